@@ -1,7 +1,8 @@
 """Outputs as data: `VERB/CASE/transcript` has command lines, and what each of them prints.
 
 A line after `$ ` is a command. It runs in a copy of the folder of the case, so the other files of the case
-are its input; `< FILE` gives one as standard input. Below it are its standard output, its standard error
+are its input; `< FILE` gives one as standard input, and `--prometheus-url=http://FILE` asks the series of one
+(tests/support/stored_series.py). Below it are its standard output, its standard error
 after `! `, and its exit status after `? ` where that is not 0. `scripts/test tests/golden --update` writes
 what the commands print now. The diff is what a change does to users, and is reviewed as such.
 """
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from adapter.cli import main
+from tests.support import stored_series
 
 FOLDER = Path(__file__).parent
 TRANSCRIPTS = sorted(FOLDER.glob("*/*/transcript"))
@@ -58,6 +60,7 @@ def test_transcript(
     folder = shutil.copytree(path.parent, tmp_path / "case")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
+    stored_series.serve_files(monkeypatch)
     expected = path.read_text()
     printed = "".join(run(command, capsys, monkeypatch) for command in commands(expected))
     if pytestconfig.getoption("update"):

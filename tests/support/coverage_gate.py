@@ -43,6 +43,7 @@ TRACED = (
     "tests/autoscaler/usage/test_learned.py",
     "tests/autoscaler/usage/test_noise.py",
     "tests/autoscaler/usage/test_source.py",
+    "tests/golden",
     "tests/tools/check",
     "tests/tools/convert/test_autoscalers.py",
     "tests/tools/convert/test_left_out.py",
