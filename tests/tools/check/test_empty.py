@@ -1,4 +1,4 @@
-"""What becomes of a value, and what is asked to find why there is none.
+"""What becomes of a value, and what is asked where a value is missing.
 
 `tests/golden/check/why-*` has the sentences for the causes.
 """
