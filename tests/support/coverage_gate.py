@@ -50,6 +50,7 @@ TRACED = (
     "tests/tools/test_evaluate.py",
     "tests/tools/test_evaluate_result.py",
     "tests/tools/test_explain.py",
+    "tests/tools/test_yaml_documents.py",
     "tests/provider/test_metrics.py",
     "tests/provider/test_resource.py",
     "tests/provider/test_scaler_provider.py",
