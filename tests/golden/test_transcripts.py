@@ -17,11 +17,14 @@ from types import SimpleNamespace
 import pytest
 
 from adapter.cli import main
+from adapter.compose.clock import SystemClock
 from tests.support import stored_series
 
 FOLDER = Path(__file__).parent
 TRANSCRIPTS = sorted(FOLDER.glob("*/*/transcript"))
 MARKS = ("$ ", "! ", "? ")
+NOW = 1_795_435_200.0
+"""2026-11-23T12:00:00Z, of every command that reads the clock."""
 
 
 def commands(transcript: str) -> list[str]:
@@ -61,6 +64,7 @@ def test_transcript(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     stored_series.serve_files(monkeypatch)
+    monkeypatch.setattr(SystemClock, "wall", lambda _: NOW)
     expected = path.read_text()
     printed = "".join(run(command, capsys, monkeypatch) for command in commands(expected))
     if pytestconfig.getoption("update"):

@@ -45,7 +45,6 @@ TRACED = (
     "tests/autoscaler/usage/test_source.py",
     "tests/golden",
     "tests/tools/check",
-    "tests/tools/convert/test_autoscalers.py",
     "tests/tools/convert/test_left_out.py",
     "tests/tools/test_evaluate.py",
     "tests/tools/test_evaluate_result.py",
