@@ -47,7 +47,6 @@ TRACED = (
     "tests/tools/check",
     "tests/tools/convert/test_left_out.py",
     "tests/tools/test_evaluate.py",
-    "tests/tools/test_evaluate_result.py",
     "tests/tools/test_explain.py",
     "tests/tools/test_yaml_documents.py",
     "tests/provider/test_metrics.py",
