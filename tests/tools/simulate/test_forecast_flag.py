@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,45 +69,6 @@ def test_each_day_has_its_verdict(documents: dict[str, Any]) -> None:
     assert "the same pods by " in forecast["compared"]
     assert (last["second"], last["missing"]) == (7 * DAY, "")
     assert last["candidate"]
-
-
-def test_a_short_load_has_no_floors(simulated: Run) -> None:
-    printed = simulated("--policy=fast", "--forecast", "--phases=1")
-    assert printed.status == 0
-    rows = [line.split("   ") for line in printed.out.splitlines() if line.startswith("fast")]
-    figures = [[cell.strip() for cell in row[1:] if cell.strip()] for row in rows[:2]]
-    assert figures[0] == figures[1]
-    assert "fast with forecast: no verdict on day 1" in printed.out
-
-
-def test_the_budget_compares_the_row_with_a_forecast(simulated: Run) -> None:
-    printed = simulated("--policy=fast", "--forecast", "--phases=1", "--budget", "shortage<=100%")
-    assert printed.status == 0
-    assert "Budget kept: shortage of fast with forecast: " in printed.out
-
-
-def test_the_start_gives_the_zone_its_days(simulated: Run, folder: Path) -> None:
-    asking = HPA.replace(
-        "namespace: shop", "namespace: shop, annotations: {fastpath.io/forecast: timeZone=Europe/Berlin}"
-    )
-    (folder / "web.yaml").write_text(asking)
-    arguments = ("--policy=fast", "--forecast", "--phases=1")
-    assert "the load does not tell when it begins" in simulated(*arguments).out
-    dated = simulated(*arguments, "--start=2026-11-02T00:13:00Z")
-    assert dated.status == 0
-    assert "does not tell" not in dated.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--suggest",), "--suggest: cannot be combined with --forecast"),
-        (("--policy=native",), "--forecast: expected a policy that can have a floor: fast or boost"),
-    ],
-)
-def test_bad_input_is_one_sentence(simulated: Run, arguments: tuple[str, ...], message: str) -> None:
-    printed = simulated("--forecast", *arguments)
-    assert printed == (2, "", f"fastpath simulate: {message}\n")
 
 
 def test_without_numpy_the_extra_is_named(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
