@@ -94,48 +94,6 @@ def test_each_format_shows_the_same_card(
     assert drawn.endswith("</svg>\n")
 
 
-def test_what_is_missing_is_said_and_the_status_is_0(run: Run, folder: Path) -> None:
-    printed = run()
-    assert printed == (0, "web: no verdict yet: 1 of 7 days of history\n", "")
-    (folder / "load.csv").write_text("seconds,load\n0,20\n1800,30\n")
-    assert run().out == "web: no verdict yet: 0 of 7 days of history\n"
-    assert json.loads(run("-o", "json").out)["card"]["verdict"]["missing"] == "0 of 7 days of history"
-
-
-def test_a_load_that_does_not_tell_when_it_begins_has_no_local_days(run: Run) -> None:
-    said = "the load does not tell when it begins: days repeat in UTC, and no day is a holiday; give --start"
-    assert said in run("--time-zone", "Europe/Berlin").out
-    assert said not in run("--time-zone", "Europe/Berlin", "--start", START).out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--history", "3d"], '--history: "3d": expected a duration from 7d to 35d in days or hours'),
-        (["--horizon", "2h"], '--horizon: "2h": expected Auto, or a duration from 1s to 1h such as 40s'),
-        (["--max-extra", "0.15"], '--max-extra: "0.15": expected a share from 1% to 100% such as 15%'),
-        (["--min-gain", "0%"], '--min-gain: "0%": expected a share from 1% to 100% such as 20%'),
-        (["--time-zone", "Mars"], '--time-zone: "Mars": expected a time zone of the tz database'),
-        (["--start", START, "--holiday", "25.12."], '--holiday: "25.12.": expected dates such as 2026-12-25'),
-        (["--holiday", "2026-12-25"], "--start: expected when the load begins"),
-        (["--policy", "native"], '--policy: "native": expected fast or boost'),
-        (["--server", "http://localhost:1"], "--server: expected NAMESPACE/NAME too"),
-        (["--load", "missing.csv"], "--load: requests: expected one load for each metric"),
-        (["shop/web"], "--autoscaler: cannot be combined with NAMESPACE/NAME"),
-    ],
-)
-def test_bad_input_is_one_sentence(run: Run, arguments: list[str], message: str) -> None:
-    printed = run(*arguments)
-    assert (printed.status, printed.out) == (2, "")
-    assert f"fastpath forecast: {message}" in printed.err.splitlines()[0]
-
-
-def test_what_is_required_is_named(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["forecast"]) == 2
-    said = capfd.readouterr().err.splitlines()
-    assert [line.split(": ")[1] for line in said] == ["--autoscaler", "--load", "--pod-start"]
-
-
 def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     printed = run()
@@ -285,14 +243,3 @@ async def test_the_condition_says_why_there_is_no_verdict(
     scaler.document["forecast"] = shown
     assert await _ask(scaler) == 1
     assert capfd.readouterr().err.endswith(f"shop/web has no verdict on its forecast: {message}\n")
-
-
-async def test_a_name_that_is_none(scaler: Scaler, capfd: pytest.CaptureFixture[str]) -> None:
-    assert await asyncio.to_thread(main.main, ["forecast", "web"]) == 2
-    said = "fastpath forecast: NAMESPACE/NAME: web: expected namespace and name, such as shop/web\n"
-    assert capfd.readouterr().err == said
-    assert await _ask(scaler, "--load", "load.csv", "--history", "14d") == 2
-    assert capfd.readouterr().err.splitlines() == [
-        "fastpath forecast: --history: cannot be combined with NAMESPACE/NAME",
-        "fastpath forecast: --load: cannot be combined with NAMESPACE/NAME",
-    ]
