@@ -104,20 +104,20 @@ def _edited(text: str, operations: Sequence[PatchOperation]) -> str:
     round_trip.preserve_quotes = True
     round_trip.width = 2**31
     round_trip.brace_single_entry_mapping_in_flow_sequence = True
-    round_trip.line_break = "\r\n" if "\r\n" in text else "\n"  # type: ignore[assignment] # None by default
     round_trip.explicit_start = text.startswith("---")  # with content on its line
-    mapping, offset = _indentation(text)
+    plain = text.replace("\r\n", "\n")  # ruamel.yaml keeps the first of the two as a part of a comment
+    mapping, offset = _indentation(plain)
     round_trip.indent(mapping=mapping, sequence=offset + 2, offset=offset)
-    stream = io.StringIO(newline="")
+    stream = io.StringIO()
     try:
-        tree = round_trip.load(text)
+        tree = round_trip.load(plain)
         for operation in operations:
             _apply(tree, operation)
         round_trip.dump(tree, stream)
     except (YAMLError, LookupError, TypeError, ValueError, AttributeError):
         return ""
-    dumped = stream.getvalue()
-    return dumped if text.endswith("\n") else dumped.rstrip("\r\n")
+    dumped = stream.getvalue() if text.endswith("\n") else stream.getvalue().rstrip("\n")
+    return dumped if plain == text else dumped.replace("\n", "\r\n")
 
 
 def _apply(tree: Any, operation: PatchOperation) -> None:

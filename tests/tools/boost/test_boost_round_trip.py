@@ -107,6 +107,11 @@ IN_PLACE: dict[str, tuple[str, list[PatchOperation], str]] = {
         [_add("a.-", {"x": ["z"]}), _remove("c.e")],
         "a:\r\n- b: 1\r\n- x:\r\n  - z\r\nc:\r\n  d: 2\r\n",
     ),
+    "comments and blank lines that end as in Windows": (
+        "a: # one\r\n    b: 1 # two\r\n\r\n    # three\r\nc: {d: 2} # four\r\n",
+        [_add("a.e", ["x"]), _add("c.e", "y2")],
+        "a: # one\r\n    b: 1 # two\r\n    e:\r\n    - x\r\n\r\n    # three\r\nc: {d: 2, e: y2} # four\r\n",
+    ),
     "in a list of documents": (
         "items:\n- a: {}\n  b:\n    c: 1\n- a: 2\n",
         [_add("items.0.b.d", "x"), _replace("items.1.a", "y2"), _add("items.0.a.e", "z")],
