@@ -182,7 +182,7 @@ class Copy:
         return Outcome(defect, found_by, time.monotonic() - begun)  # noqa: TID251
 
     def failing(self, tests: Sequence[str]) -> str | None:
-        """Run tests, and return the first that fails, without its parameters."""
+        """Run tests, and return the first that fails; of its parameters only the case of a transcript."""
         options = ["-q", "-x", "--tb=no", "-rfE", "-p", "no:cacheprovider"]
         present = [test for test in tests if (self._folder / test.split("::")[0]).exists()]
         if not present:
@@ -203,7 +203,10 @@ class Copy:
             return f"no end within {LIMIT} s"
         if run.returncode in {0, 4, 5}:  # all passed; the test does not exist any more; none is collected
             return None
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+?\.py(?:::[\w:]+)?)", run.stdout, re.MULTILINE)
+        transcript = r"::test_transcript\[[\w/-]+\]"
+        failed = re.search(
+            rf"^(?:FAILED|ERROR) (\S+?\.py(?:{transcript}|::[\w:]+)?)", run.stdout, re.MULTILINE
+        )
         return failed[1] if failed else f"pytest ended with {run.returncode}"
 
 
