@@ -103,7 +103,7 @@ def compare(tree: dict[str, Any], reading: Reading, start: int, end: int) -> Non
 
 QUICK = settings(
     deadline=None,
-    max_examples=1000 if thorough.is_chosen() else 120,
+    max_examples=1000 if thorough.is_chosen() else 50,
     suppress_health_check=[HealthCheck.too_slow],
 )
 

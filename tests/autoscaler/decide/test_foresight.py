@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import foresight, guarded
@@ -20,6 +20,7 @@ from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import SECOND, FineInstant
+from tests.support import thorough
 from tests.support.controller import QUEUE, fpa, wanted
 from tests.support.scaling import NOW, pods
 
@@ -98,6 +99,7 @@ _directions = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=500 if thorough.is_chosen() else 30)
 @given(
     st.fixed_dictionaries({"scaleUp": _directions, "scaleDown": _directions}),
     st.integers(1, 20),

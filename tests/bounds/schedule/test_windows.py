@@ -221,7 +221,7 @@ def test_how_often_windows_begin(window: dict[str, Any], begins: int, spans: int
     st.integers(-3 * DAY, 3 * DAY),
     st.integers(0, 10),
 )
-@settings(deadline=None, max_examples=2000 if thorough.is_chosen() else 150)
+@settings(deadline=None, max_examples=2000 if thorough.is_chosen() else 60)
 def test_runs_are_the_begins_one_by_one(
     name: str, minute: str, hour: str, seconds: int, shift: int, pick: int
 ) -> None:
