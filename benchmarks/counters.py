@@ -13,7 +13,6 @@ language has to find). Needs root, for the control groups. A program that this m
 
 import asyncio
 import contextlib
-import itertools
 import os
 import random
 import re
@@ -331,8 +330,6 @@ def _add(report: Report, name: str, runs: Mapping[str, Sequence[Sample]]) -> Non
     report.notes[name] = (
         ("" if "" in why else why[0]) if shown else f"no pod exposes {PROGRAMS[name].counter}"
     )
-    if "steady" in runs:
-        report.notes[f"{name}_rates"] = _trace(runs["steady"])
 
 
 def _start(samples: Sequence[Sample]) -> float:
@@ -344,15 +341,6 @@ def _start(samples: Sequence[Sample]) -> float:
             for last in range(5, len(early))
         ),
         default=0.0,
-    )
-
-
-def _trace(samples: Sequence[Sample]) -> str:
-    """Return the cores of each second of a steady load after the start, for `benchmarks.noise`."""
-    later = [sample for sample in samples[_START:] if sample.counter is not None]
-    return " ".join(
-        f"{((other.counter or 0.0) - (one.counter or 0.0)) / (other.time - one.time):.3f}"
-        for one, other in itertools.pairwise(later)
     )
 
 

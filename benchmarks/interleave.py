@@ -4,7 +4,7 @@ Two runs of one program an hour apart differ by more than most changes do, becau
 both programs run in turns, and each round gives a ratio: this tree's figure over that of REF.
 
 REF's program runs with this tree's benchmark, sandbox and load, since a ratio of two benchmarks says nothing
-about the program. A benchmark that calls functions of the adapter (`tick`, `decide`) may need some that REF
+about the program. A benchmark that calls functions of the adapter (`tick`) may need some that REF
 does not have; `--own` runs REF's own benchmark there.
 """
 

@@ -15,7 +15,7 @@ docs/performance.md. It first says how long that takes. All figures then have on
 
 `--interleave` runs this tree and the revision REF in turns. For each figure it prints the median of both, and
 the ratio of new to old with its range. REF's program runs with this tree's benchmark, sandbox and load. A
-benchmark that calls functions of the adapter (`tick`, `decide`) may need some that REF lacks; with `--own`
+benchmark that calls functions of the adapter (`tick`) may need some that REF lacks; with `--own`
 REF runs its own benchmark. Each run is short, and nothing is kept.
 """
 
@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
 _OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
-_PICTURES = ("plot", "reaction_plot", "ready_plot", "noise_plot", "idle_plot")
+_PICTURES = ("plot", "reaction_plot", "ready_plot", "idle_plot")
 _PROFILES_SECONDS = 600
 
 
@@ -70,16 +70,6 @@ CASES: Mapping[str, Case] = {
         tiny="--hpas 10 --many 20 --pods 2 --rules 2 --period 0.5 --seconds 1",
         short="--hpas 300 --many 3000 --period 5 --seconds 10",
     ),
-    "reload": Case(
-        "requests while the rules file changes",
-        tiny="--hpas 4 --pods 2 --rules 3 --rate 40 --seconds 0.5 --runs 1",
-        short="--seconds 3 --runs 1",
-    ),
-    "discovery": Case(
-        "event-loop lag during the discovery of a million series",
-        tiny="--series 3000 --names 7 --many-names 30 --runs 1",
-        short="--series 200000 --runs 1",
-    ),
     "memory": Case(
         "start-up time and memory, with no pods and with many",
         tiny="--small 10 --large 20 --pods 2 --runs 1",
@@ -90,11 +80,6 @@ CASES: Mapping[str, Case] = {
         "many changed pods",
         tiny="--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
         short="--seconds 2 --series 300000",
-    ),
-    "decide": Case(
-        "speed of `fastpath evaluate`, and of the decision alone",
-        tiny="--repeat 1 --calls 200 --runs 1",
-        short="--runs 1",
     ),
     "scrape": Case(
         "scraping of metrics from pods", tiny="--bodies 20 --pods 4 --rounds 2 --runs 1", short="--runs 1"
@@ -130,23 +115,8 @@ CASES: Mapping[str, Case] = {
         short="--seconds 60 --programs python,go_prometheus",
         long=True,
     ),
-    "noise": Case(
-        "raises by the noise of the loads that `counters` has recorded, and the reaction, by window",
-        tiny="--hours 1 --steps 3",
-        short="--hours 2",
-        long=True,
-    ),
     "simulate": Case(
         "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
-    ),
-    "fleet_page": Case(
-        "the page of 1,000 autoscalers of `fastpath ui`", tiny="--autoscalers 20 --runs 1", short="--runs 5"
-    ),
-    "wake": Case(
-        "zero to one: from a queue's first message, at its exporter, to a written Scale",
-        tiny="--workloads 2 --seconds 1",
-        short="--workloads 4",
-        long=True,
     ),
     "cpu": Case(
         "time from a step of the CPU load to the written Scale, on a real control plane",
@@ -160,23 +130,10 @@ CASES: Mapping[str, Case] = {
         short="--autoscalers 4000 --scalers 2",
         long=True,
     ),
-    "scalers": Case(
-        "several scalers on a real control plane that come, crash, freeze and are replaced",
-        tiny="--autoscalers 12 --namespaces 6 --lease 4 --renew 3 --retry 0.5 --step 4 --window 8 --freeze 6 "
-        "--quiet 4",
-        short="--autoscalers 60 --namespaces 30",
-        long=True,
-    ),
     "idle_scale_down": Case(
         "what ends with the pods that shrinks remove, with idle scale-down and without",
         tiny="--runs 1 --period 2 --window 5",
         short="--runs 6",
-        long=True,
-    ),
-    "shared": Case(
-        "Prometheus queries of one, two and four scalers that share 300 autoscalers",
-        tiny="--autoscalers 12 --namespaces 12 --interval 1 --seconds 2 --rounds 1",
-        short="--interval 5 --seconds 20 --rounds 1",
         long=True,
     ),
     "growth": Case(

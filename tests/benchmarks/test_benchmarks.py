@@ -16,7 +16,6 @@ import pytest
 from benchmarks import (
     idle_plot,
     load,
-    noise_plot,
     page,
     paths,
     peer,
@@ -35,12 +34,6 @@ _SHORT = [name for name, case in suite.CASES.items() if not case.long]
 # Figures that do not depend on the machine, by benchmark.
 _COUNTED = {
     "hpas": {"one_rule_requests_per_second": 20, "several_rules_requests_per_second": 20},
-    "reload": {"before_failures": 0, "during_failures": 0},
-    "discovery": {
-        "series": 3000,
-        "metrics": 14,
-        "many_names_metrics": 60,
-    },  # each name for pods and for namespaces
     "reaction": {"unwritten": 0, "boosted_reversals": 0},
     "ready": {"unready": 0, "boosted_reversals": 0},
 }
@@ -162,7 +155,6 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
     [
         (reaction_plot, "reaction"),
         (ready_plot, "ready"),
-        (noise_plot, "noise"),
         (idle_plot, "idle_scale_down"),
     ],
 )
@@ -335,7 +327,7 @@ def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     suite.write(results, {"serve": {"of": "an earlier run"}})
 
-    done = _bench("serve", "decide", "--tiny", "--results", str(results), peer_program=program)
+    done = _bench("serve", "tick", "--tiny", "--results", str(results), peer_program=program)
 
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -347,7 +339,7 @@ def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:
     ]
     entries = suite.read(results)
     assert entries["serve"] == {"of": "an earlier run"}
-    assert entries["decide"]["figures"]["evaluate_syncs_per_second"] > 0
+    assert entries["tick"]["figures"]["tick_steady_seconds"] > 0
 
 
 def test_a_peer_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
@@ -362,7 +354,7 @@ def test_a_peer_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "arguments", "speaker"),
-    [("suite", ["decide", "--tiny"], "scripts/bench"), ("serve", [], "serve")],
+    [("suite", ["tick", "--tiny"], "scripts/bench"), ("serve", [], "serve")],
 )
 def test_a_peer_that_is_no_program_is_refused(
     tmp_path: Path, module: str, arguments: list[str], speaker: str
@@ -381,17 +373,17 @@ def test_a_peer_that_is_no_program_is_refused(
 def test_with_arguments_of_its_own_a_benchmark_only_prints() -> None:
     before = suite.RESULTS.read_bytes()
 
-    done = _bench("decide", "--repeat", "1", "--calls", "10", "--runs", "1")
+    done = _bench("tick", "--autoscalers", "2", "--pods", "2", "--ticks", "1", "--runs", "1")
 
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert result["settings"]["calls"] == 10
+    assert result["settings"]["autoscalers"] == 2
     assert suite.RESULTS.read_bytes() == before
 
 
 def test_every_benchmark_is_listed_and_others_are_refused() -> None:
     told = _bench("--help").stdout
-    refused = _bench("decide", "nonsense")
+    refused = _bench("tick", "nonsense")
 
     for name in suite.CASES:
         assert f"\n  {name} " in told

@@ -24,21 +24,21 @@ def _git() -> None:
 
 @pytest.mark.usefixtures("_git")
 def test_each_figure_has_both_medians_and_a_ratio() -> None:
-    done = _interleave("HEAD", "--rounds", "1", "--tiny", "decide")
+    done = _interleave("HEAD", "--rounds", "1", "--tiny", "tick")
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("new: ")
     assert lines[0].endswith("; old: HEAD; 1 rounds in turns")
     assert lines[3].split() == ["figure", "old", "new", "new/old", "lowest", "highest"]
-    (row,) = (line.split() for line in lines if line.startswith("  evaluate_syncs_per_second "))
+    (row,) = (line.split() for line in lines if line.startswith("  tick_steady_seconds "))
     assert len(row) == 6
     assert row[3] == row[4] == row[5]
 
 
 @pytest.mark.usefixtures("_git")
 def test_an_unknown_revision_is_refused() -> None:
-    done = _interleave("no-such-revision", "decide")
+    done = _interleave("no-such-revision", "tick")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "scripts/bench: no-such-revision: no such revision\n"
