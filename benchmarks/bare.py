@@ -1,6 +1,6 @@
 """aiohttp alone, over TLS, with one response for every request: the upper bound for a server on aiohttp.
 
-`python -m benchmarks.bare ANSWER PORT_FILE CERTIFICATE KEY` runs the low-level server on uvloop, without
+`python -m benchmarks.bare PORT_FILE ANSWER CERTIFICATE KEY` runs the low-level server on uvloop, without
 router, middlewares or access log, as `adapter.server.http.connection_server` uses it. It writes the port once
 it listens.
 """
@@ -40,4 +40,4 @@ async def main(body: bytes, port: Path, certificate: str, key: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    uvloop.run(main(Path(sys.argv[2]).read_bytes(), Path(sys.argv[1]), sys.argv[3], sys.argv[4]))

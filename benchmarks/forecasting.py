@@ -45,18 +45,12 @@ from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.prometheus import connection
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from benchmarks import common, tick
+from benchmarks import common, documents, tick
 from benchmarks.common import Goal, Report
 from fastpath_forecast.worker import MOST_SAMPLES
 from tests.support.controller import NoForecasts
 
-_METRIC = {
-    "type": "Pods",
-    "pods": {
-        "metric": {"name": "requests_per_second"},
-        "target": {"type": "AverageValue", "averageValue": "20"},
-    },
-}
+_METRIC = documents.pods_metric("requests_per_second", "20")
 _NOW = 19_700 * DAY
 
 _VALUE = 20_400

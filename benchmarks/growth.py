@@ -195,7 +195,7 @@ def series(smallest: int, runs: int) -> Growth:
     growth = Growth(sizes_from(smallest))
     for size in (1, *growth.sizes):
         with Stage() as stage:
-            url = stage.start_long_list(size, min(size, 100))
+            url = stage.start_server("long_list", size, min(size, 100))
             _note(growth, size, least(partial(_part, "series", url, size), runs))
     return growth
 

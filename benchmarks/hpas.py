@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import uvloop
 
-from benchmarks import common, load
+from benchmarks import common, documents, load
 from benchmarks.common import Goal, Report
 from benchmarks.load import Connection
 from benchmarks.serve import path_of
@@ -24,18 +24,8 @@ _CONNECTIONS = 8
 
 
 def rules(metrics: Sequence[str]) -> dict[str, object]:
-    resources = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
-    return {
-        "rules": [
-            {
-                "seriesQuery": f'{metric}{{namespace!="",pod!=""}}',
-                "resources": resources,
-                "name": {"matches": "^(.*)_total$", "as": "${1}_per_second"},
-                "metricsQuery": "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
-            }
-            for metric in metrics
-        ]
-    }
+    name = {"matches": "^(.*)_total$", "as": "${1}_per_second"}
+    return {"rules": [documents.pods_rule(metric, documents.RATE, name=name) for metric in metrics]}
 
 
 async def ask_all(

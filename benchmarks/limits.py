@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from benchmarks import common, flood, load
+from benchmarks import common, documents, flood, load
 from benchmarks.common import Goal, Report
 from benchmarks.load import Connection
 from benchmarks.stage import Adapter, App, Stage, make_apps
@@ -124,17 +124,7 @@ class Meter:
 
 def rules(series: str) -> dict[str, object]:
     """Return a rule whose queries can be merged and swept."""
-    return {
-        "rules": [
-            {
-                "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
-                "resources": {
-                    "overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
-                },
-                "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-            }
-        ]
-    }
+    return {"rules": [documents.pods_rule(series)]}
 
 
 def path_of(app: App, metric: str, *, name: str = "%2A", selector: str = "") -> str:
@@ -222,7 +212,7 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
     """Return the figures of a sweep with far more series than the one before."""
     apps = make_apps(sizes.apps, sizes.pods)
     with Stage() as stage:
-        url = stage.start_flood("prometheus", sizes.apps, sizes.pods, sizes.series)
+        url = stage.start_server("flood", "prometheus", sizes.apps, sizes.pods, sizes.series)
         adapter = stage.start_adapter(stage.start_cluster(sizes.apps, sizes.pods), url, rules(flood.METRIC))
         paths = [path_of(app, flood.METRIC) for app in apps]
         # fast enough for all to be asked for within a second: else nothing is swept
@@ -252,10 +242,10 @@ def measure_changes(sizes: Sizes) -> dict[str, float]:
     count = -(-sizes.changes // sizes.pods)
     apps = make_apps(count, sizes.pods)
     with Stage() as stage:
-        cluster = stage.start_flood("cluster", count, sizes.pods, sizes.changes)
+        cluster = stage.start_server("flood", "cluster", count, sizes.pods, sizes.changes)
         kubeconfig = stage.directory / "kubeconfig-flood"
         kubeconfig.write_text(_KUBECONFIG.format(url=cluster), encoding="utf-8")
-        prometheus = stage.start_flood("prometheus", count, sizes.pods, 0)
+        prometheus = stage.start_server("flood", "prometheus", count, sizes.pods, 0)
         adapter = stage.start_adapter(kubeconfig, prometheus, rules(flood.METRIC))
         paths = [path_of(app, flood.METRIC) for app in apps[: sizes.apps]]
         meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))

@@ -26,7 +26,7 @@ import adapter
 from adapter.compose import app
 from adapter.compose.clock import SystemClock
 from adapter.config.options import SCALE
-from benchmarks import common, stepping
+from benchmarks import common, documents, stepping
 from benchmarks.load import Connection, Reply
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
@@ -268,19 +268,9 @@ async def walk_scrapes(directory: Path, runs: int) -> Walk:
 
 def _autoscaler() -> dict[str, Any]:
     every_second = [{"type": "Pods", "value": 100, "periodSeconds": 1}]
-    average = {"type": "AverageValue", "averageValue": "10"}
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": _PODS,
-            "maxReplicas": 1000,
-            "behavior": {"scaleUp": {"policies": every_second}},
-            "metrics": [{"type": "Pods", "pods": {"metric": {"name": "load"}, "target": average}}],
-        },
-    }
+    metrics = [documents.pods_metric("load", "10")]
+    behavior = {"scaleUp": {"policies": every_second}}
+    return documents.autoscaler("web", "default", metrics, (_PODS, 1000), behavior=behavior)
 
 
 def main() -> None:

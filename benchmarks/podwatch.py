@@ -133,7 +133,7 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
 def run_case(pods: int, owner: str, events: int) -> dict[str, float]:
     """Return the figures of one run in a process of its own."""
     with Stage() as stage:
-        url = stage.start_pod_list(pods, _PODS_PER_APP, owner, events)
+        url = stage.start_server("pod_list", pods, _PODS_PER_APP, owner, events)
         command = [sys.executable, "-m", "benchmarks.podwatch", "--measure", url, str(pods), str(events)]
         done = subprocess.run(
             common.on_server_core(command), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600

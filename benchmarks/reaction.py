@@ -26,12 +26,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import common, load, stepping
+from benchmarks import common, stepping
 from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage
 from benchmarks.stepping import CASES, CLOCK, NAMESPACE, Workload
-from fastpath_sandbox.apiserver.reviews import TokenVerdict
-from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import ScaleWatch
 from fastpath_sandbox.demo.metric_source import Job
 from tests.support import scalewrites
@@ -73,9 +71,8 @@ async def _run(
 ) -> tuple[dict[str, float], dict[str, str]]:
     workloads = stepping.cast(count, CLOCK.wall())
     async with contextlib.AsyncExitStack() as stack:
-        cluster = Cluster(now=CLOCK.wall)
+        cluster = stepping.make_cluster()
         await stack.enter_async_context(cluster)
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
         stepping.create_kind(cluster)
         port, addresses = await stack.enter_async_context(
             stepping.listening(cluster, workloads, pods, CLOCK.wall)

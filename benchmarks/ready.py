@@ -37,14 +37,13 @@ import sys
 from collections.abc import Sequence
 
 from adapter.autoscaler.decide.observation import Settings
-from benchmarks import capacity, common, load, reaction, ready_world, stepping
+from benchmarks import capacity, common, reaction, ready_world, stepping
 from benchmarks.capacity import WorkloadTimes
 from benchmarks.common import Goal, Report
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import CHAINS, HPA_CHAINS, NAMESPACE, STARTS, ZERO_CHAINS, Workload
 from benchmarks.stage import Stage
 from benchmarks.stepping import CLOCK
-from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.metric_source import Job
 from fastpath_sandbox.prometheus.series import Exporter
@@ -89,9 +88,8 @@ async def _run(
 ) -> tuple[Audit, float]:
     """Step the load of all workloads; return what was written, and when all had the pods that they need."""
     async with contextlib.AsyncExitStack() as stack:
-        cluster = Cluster(now=CLOCK.wall)
+        cluster = stepping.make_cluster()
         await stack.enter_async_context(cluster)
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
         stepping.create_kind(cluster)
         pods = Pods(cluster, workloads, CLOCK.wall, stage.directory / "pods.json")
         await stack.enter_async_context(pods)

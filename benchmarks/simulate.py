@@ -11,9 +11,9 @@ import random
 import resource
 import time
 
-from adapter.model.autoscaling import documents
+from adapter.model.autoscaling.documents import read_document
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from benchmarks import common
+from benchmarks import common, documents
 from benchmarks.common import Goal, Report
 from fastpath_forecast.simulate import load
 from fastpath_forecast.simulate.load import Load
@@ -64,20 +64,8 @@ def _run(demand: Load, policy: str) -> tuple[float, int]:
 
 
 def _autoscaler() -> FastPathAutoscaler:
-    target = {"type": "AverageValue", "averageValue": "10"}
-    return documents.read_document(
-        {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "minReplicas": 2,
-                "maxReplicas": 100,
-                "metrics": [{"type": "Pods", "pods": {"metric": {"name": "load"}, "target": target}}],
-            },
-        }
-    )
+    metrics = [documents.pods_metric("load", "10")]
+    return read_document(documents.autoscaler("web", "shop", metrics, (2, 100), native=True))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import msgspec
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
-from benchmarks import traces
+from benchmarks import documents, traces
 from benchmarks.traces import TRACES
 from fastpath_forecast.simulate.load import Load
 from fastpath_forecast.simulate.simulation import Scenario, simulate
@@ -60,22 +60,9 @@ def scenario_of(place: int, folder: Path, start_up: int) -> tuple[Scenario, floa
 
 def autoscaler(target: int, least: int, most: int) -> FastPathAutoscaler:
     """Return an autoscaler with a Pods metric `load`; the target is in thousandths."""
-    metric = {
-        "type": "Pods",
-        "pods": {
-            "metric": {"name": "load"},
-            "target": {"type": "AverageValue", "averageValue": f"{target}m"},
-        },
-    }
-    document = {
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": least,
-            "maxReplicas": most,
-            "metrics": [metric],
-        },
-    }
+    document = documents.autoscaler(
+        "web", "default", [documents.pods_metric("load", f"{target}m")], (least, most)
+    )
     return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
 
 

@@ -49,7 +49,7 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from benchmarks import bare, common, tick
+from benchmarks import bare, common, documents, tick
 from benchmarks.common import ROOT, Goal, Report
 from benchmarks.pod_list import pod
 from benchmarks.podwatch import memory
@@ -64,13 +64,7 @@ _BEGIN = "/begin"
 _VERSION = "900"
 """The version of all lists."""
 
-_METRIC = {
-    "type": "Pods",
-    "pods": {
-        "metric": {"name": "requests_per_second"},
-        "target": {"type": "AverageValue", "averageValue": "20"},
-    },
-}
+_METRIC = documents.pods_metric("requests_per_second", "20")
 
 
 # -- the API server ------------------------------------------------------------------------------------------
@@ -328,7 +322,7 @@ def main() -> None:
         },
     )
     with Stage() as stage:
-        url = stage.start_slices(count)
+        url = stage.start_server("slices", count)
         alone = _run(url, range(slices.COUNT))
         shares = [_run(url, range(place, slices.COUNT, scalers)) for place in range(scalers)]
     worst = {name: max(share[name] for share in shares) for name in shares[0]}
@@ -345,7 +339,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         with ShortCollections():  # as the scaler runs
             print(json.dumps(uvloop.run(measure(sys.argv[2], [*map(int, sys.argv[3:])]))))
-    elif sys.argv[1:2] == ["--serve"]:
-        uvloop.run(bare.listen(Server(int(sys.argv[3])).answer, Path(sys.argv[2])))
+    elif len(sys.argv) == 3 and not sys.argv[1].startswith("-"):
+        uvloop.run(bare.listen(Server(int(sys.argv[2])).answer, Path(sys.argv[1])))
     else:
         main()

@@ -16,7 +16,7 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ from adapter.model.pods import Container, Pod, PodFacts, PodList, ResourceRequir
 from adapter.model.quantity import read
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
-from benchmarks import common
+from benchmarks import common, documents
 from benchmarks.common import Goal, Report
 from tests.support.controller import NoForecasts
 
@@ -223,13 +223,7 @@ class _Source:
 
 
 _METRICS: dict[str, dict[str, object]] = {
-    "pods": {
-        "type": "Pods",
-        "pods": {
-            "metric": {"name": "requests_per_second"},
-            "target": {"type": "AverageValue", "averageValue": "20"},
-        },
-    },
+    "pods": documents.pods_metric("requests_per_second", "20"),
     "cpu": {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
@@ -269,21 +263,13 @@ def main() -> None:
     report.show()
 
 
-def autoscaler(number: int, pods: int, metric: Mapping[str, object]) -> dict[str, Any]:
+def autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, Any]:
     """Return an autoscaler that never writes."""
     name = f"web{number}"
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": 1,
-            # as many as there are: where more is wanted, every tick is limited; nothing is ever written
-            "maxReplicas": pods,
-            "metrics": [metric],
-        },
-    }
+    # as many as there are: where more is wanted, every tick is limited; nothing is ever written
+    document = documents.autoscaler(name, "default", [metric], (1, pods))
+    document["metadata"] |= {"uid": name, "resourceVersion": "1"}
+    return document
 
 
 async def _tick(
