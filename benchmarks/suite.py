@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
 _OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
-_PICTURES = ("plot", "reaction_plot", "ready_plot", "idle_plot")
+_PICTURES = ("plot", "reaction_plot", "ready_plot")
 _PROFILES_SECONDS = 600
 
 
@@ -109,12 +109,6 @@ CASES: Mapping[str, Case] = {
         tiny="--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
         short="--workloads 4 --zero 4",
     ),
-    "counters": Case(
-        "how exactly real servers tell their own CPU and memory, by language and load; as root",
-        tiny="--seconds 4 --rate 5 --programs python --loads steady",
-        short="--seconds 60 --programs python,go_prometheus",
-        long=True,
-    ),
     "simulate": Case(
         "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
     ),
@@ -128,12 +122,6 @@ CASES: Mapping[str, Case] = {
         "what each of several scalers costs that share 100,000 autoscalers",
         tiny="--autoscalers 20 --scalers 2",
         short="--autoscalers 4000 --scalers 2",
-        long=True,
-    ),
-    "idle_scale_down": Case(
-        "what ends with the pods that shrinks remove, with idle scale-down and without",
-        tiny="--runs 1 --period 2 --window 5",
-        short="--runs 6",
         long=True,
     ),
     "growth": Case(

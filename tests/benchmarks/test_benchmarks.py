@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from benchmarks import (
-    idle_plot,
     load,
     page,
     paths,
@@ -155,7 +154,6 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
     [
         (reaction_plot, "reaction"),
         (ready_plot, "ready"),
-        (idle_plot, "idle_scale_down"),
     ],
 )
 def test_the_pictures_are_up_to_date(plot: Any, name: str) -> None:
