@@ -6,9 +6,10 @@ it listens.
 """
 
 import asyncio
+import itertools
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import uvloop
@@ -26,6 +27,12 @@ async def listen(answer: Answer, port_file: Path, tls: ssl.SSLContext | None = N
     new.write_text(str(runner.addresses[0][1]), encoding="ascii")
     new.replace(port_file)
     await asyncio.Event().wait()
+
+
+async def send(response: web.StreamResponse, texts: Iterator[bytes], batch: int = 500) -> None:
+    """Write texts that are made while they are sent."""
+    while content := b"".join(itertools.islice(texts, batch)):
+        await response.write(content)
 
 
 async def main(body: bytes, port: Path, certificate: str, key: str) -> None:

@@ -180,6 +180,16 @@ def _version_of(program: str) -> str:
     return words[2] if len(words) > 2 else "unknown"
 
 
+def run_part(module: str, *arguments: object) -> dict[str, float]:
+    """Run a module of this folder in a process of its own on the server's core; return what it prints."""
+    command = on_server_core([sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)])
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    if done.returncode:
+        sys.exit(done.stderr)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def median_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the median of each figure over several runs of the same."""
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}

@@ -45,7 +45,7 @@ from tests.e2e import nodes, watching
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.nodes import KINDS, TARGET, Nodes
 from tests.support import scalewrites
-from tests.support.scalewrites import Audit, Write
+from tests.support.scalewrites import Audit
 
 SEED = 20_261_127
 _CALM = 0.8
@@ -137,9 +137,6 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float]
     figures |= {"compare_seconds": compared, "leader_terms": terms, "busy_share": busy}
     notes = {f"uncompared_{name}": why for name, why in reasons.items()}
     notes |= {f"uncompared_after_{name}": why for name, why in reasons_after.items()}
-    for kind in KINDS:
-        curves = [_curve(audit, each) for each in workloads if each.kind == kind]
-        notes[f"replicas_{kind}"] = reaction.write_curves(curves)
     return figures, notes
 
 
@@ -199,11 +196,8 @@ def _figures(audit: Audit, workloads: Sequence[Workload], needed: int) -> dict[s
     for kind in KINDS:
         mine = [each for each in workloads if each.kind == kind]
         for prefix, least in (("", 0), ("all_", needed)):
-            times = [
-                write.time - each.step
-                for each in mine
-                if (write := _first(audit.of(each.name, since=each.step), least)) is not None
-            ]
+            found = [reaction.seconds_to(audit, each, least) for each in mine]
+            times = [seconds for seconds in found if seconds is not None]
             figures[f"{kind}_{prefix}unwritten"] = len(mine) - len(times)
             if times:
                 figures[f"{kind}_{prefix}p50_seconds"] = statistics.median(times)
@@ -223,16 +217,6 @@ def _figures(audit: Audit, workloads: Sequence[Workload], needed: int) -> dict[s
                 bool(found) and found[0].by == scalewrites.NATIVE for _, found in writes
             )
     return figures
-
-
-def _first(writes: Sequence[Write], least: int) -> Write | None:
-    """Return the first write upwards that asks for at least so many replicas."""
-    return next((write for write in writes if write.after > write.before and write.after >= least), None)
-
-
-def _curve(audit: Audit, workload: Workload) -> reaction.Curve:
-    """Return what was written for a workload, in seconds from its step."""
-    return [(round(each.time - workload.step, 3), each.after) for each in audit.of(workload.name)]
 
 
 if __name__ == "__main__":

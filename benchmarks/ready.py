@@ -119,7 +119,11 @@ async def _run(
         begin = CLOCK.wall() + 0.5
         _plan_steps(workloads, begin, seconds, spread)
         longest = max(startup.ready for each in workloads for startup in each.startups)
-        await _until_ready(workloads, begin + seconds + 4 * slow + longest + _SPARE_SECONDS)
+        # until every workload has enough pods that are Ready and counted
+        await stepping.until(
+            lambda: all(_end_of(each) is not None for each in workloads),
+            seconds + 4 * slow + longest + _SPARE_SECONDS,
+        )
         end = CLOCK.wall()
         await asyncio.sleep(2 * slow)  # a count that is too high may follow the last pods
         return audit, end
@@ -132,11 +136,7 @@ async def _until_lowest(cluster: Cluster, workloads: Sequence[Workload], seconds
         counts = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.list("Deployment")}
         return [each.name for each in workloads if counts[each.name] != each.lowest]
 
-    try:
-        async with asyncio.timeout(seconds):
-            while wrong():  # noqa: ASYNC110 - the API server has no event for it
-                await asyncio.sleep(0.2)
-    except TimeoutError:
+    if not await stepping.until(lambda: not wrong(), seconds):
         sys.exit(f"these workloads have a wrong count of pods before the step: {', '.join(wrong())}")
 
 
@@ -146,14 +146,6 @@ def _plan_steps(workloads: Sequence[Workload], begin: float, seconds: float, spr
     for each in workloads:
         key = each.is_at_zero, each.start, each.name.rpartition("-")[2]
         each.step = moments.setdefault(key, begin + seconds * spread.random())
-
-
-async def _until_ready(workloads: Sequence[Workload], deadline: float) -> None:
-    """Wait until every workload has enough pods that are Ready and counted, or the time is over."""
-    while any(_end_of(each) is None for each in workloads):
-        await asyncio.sleep(0.2)
-        if CLOCK.wall() > deadline:
-            return
 
 
 def _end_of(workload: Workload) -> float | None:

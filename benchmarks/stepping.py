@@ -164,6 +164,14 @@ async def chains(
             yield
 
 
+async def until(done: Callable[[], object], seconds: float) -> bool:
+    """Wait until something holds; return whether it does."""
+    deadline = CLOCK.monotonic() + seconds
+    while not (holds := done()) and CLOCK.monotonic() < deadline:  # noqa: ASYNC110 - the sandbox sets no event
+        await asyncio.sleep(0.1)
+    return bool(holds)
+
+
 async def until_active(cluster: Cluster, namespace: str, names: Sequence[str], more: float) -> None:
     """Wait until every autoscaler of these names has read its metric; `more` is seconds beyond the usual."""
 
@@ -178,11 +186,7 @@ async def until_active(cluster: Cluster, namespace: str, names: Sequence[str], m
                             del found[each["metadata"]["name"]]
         return found
 
-    try:
-        async with asyncio.timeout(_START_SECONDS + more):
-            while waiting():  # noqa: ASYNC110 - the API server has no event for it
-                await asyncio.sleep(0.2)
-    except TimeoutError:
+    if not await until(lambda: not waiting(), _START_SECONDS + more):
         name, why = next(iter(waiting().items()))
         sys.exit(f"{len(waiting())} of {len(names)} autoscalers never read their metric: {name}: {why}")
 

@@ -1,8 +1,8 @@
 """The suite: runs benchmarks, each in its own process, and keeps their results in one file.
 
     scripts/bench [--tiny] [--results FILE] [NAME ...]
-    scripts/bench --pages [--without NAME ...]
-    scripts/bench --interleave REF [--rounds N] [--own] [--tiny] [NAME ...]
+    scripts/bench --pages
+    scripts/bench --interleave REF [--rounds N] [--tiny] [NAME ...]
     scripts/bench NAME ITS-OWN-ARGUMENTS
 
 Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json. A benchmark
@@ -15,8 +15,8 @@ docs/performance.md. It first says how long that takes. All figures then have on
 
 `--interleave` runs this tree and the revision REF in turns. For each figure it prints the median of both, and
 the ratio of new to old with its range. REF's program runs with this tree's benchmark, sandbox and load. A
-benchmark that calls functions of the adapter (`tick`) may need some that REF lacks; with `--own`
-REF runs its own benchmark. Each run is short, and nothing is kept.
+benchmark that calls functions of the adapter (`tick`) may need some that REF lacks. Each run is short, and
+nothing is kept.
 """
 
 import argparse
@@ -41,7 +41,7 @@ RESULTS = Path(__file__).with_name("results.json")
 Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
-_OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
+_OPTIONS = {"--tiny", "--results", "--interleave", "--rounds"}
 _PICTURES = ("plot", "reaction_plot", "ready_plot")
 _PROFILES_SECONDS = 600
 
@@ -159,14 +159,10 @@ def main(arguments: Sequence[str]) -> int:
         "--results", type=Path, metavar="FILE", help="write to FILE instead of benchmarks/results.json"
     )
     parser.add_argument("--pages", action="store_true", help="run all, then profiles, pictures and pages")
-    parser.add_argument(
-        "--without", nargs="+", default=[], metavar="NAME", help="benchmarks that --pages leaves as they are"
-    )
     parser.add_argument("--interleave", metavar="REF", help="compare with this revision, in turns")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="runs of each (default: 5)")
-    parser.add_argument("--own", action="store_true", help="REF runs its own benchmarks")
     options = parser.parse_args(arguments)
-    for name in [*options.names, *options.without]:
+    for name in options.names:
         if name not in CASES:
             return _refuse(f"{name}: no such benchmark; there are: {', '.join(CASES)}")
     names = list(dict.fromkeys(options.names)) or [
@@ -174,14 +170,14 @@ def main(arguments: Sequence[str]) -> int:
     ]
     if options.interleave is not None:
         sizes = {name: CASES[name].tiny if options.tiny else CASES[name].short for name in names}
-        return interleave.run(options.interleave, sizes, max(1, options.rounds), own=options.own)
+        return interleave.run(options.interleave, sizes, max(1, options.rounds))
     try:
         peer.find()
     except ValueError as error:
         return _refuse(str(error))
     results = options.results or (None if options.tiny else RESULTS)
     if options.pages:
-        return _run_for_pages([name for name in names if name not in options.without])
+        return _run_for_pages(names)
     return run(names, results, tiny=options.tiny)
 
 

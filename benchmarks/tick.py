@@ -46,34 +46,21 @@ from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from benchmarks import common, documents
 from benchmarks.common import Goal, Report
-from tests.support.controller import NoForecasts
+from tests.support.controller import HandClock, NoForecasts
+from tests.support.scaling import NOW
 
-_START = 1_790_000_000.0
 _SAMPLE_AGE = 0.5
-
-
-class Clock:
-    """A clock that stands still during a tick and advances a second between two."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def wall(self) -> float:
-        return _START + self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 class World:
     """Filled caches: targets, pods by selector, values by pod."""
 
-    def __init__(self, clock: Clock, pods: int, value: int) -> None:
+    def __init__(self, clock: HandClock, pods: int, value: int) -> None:
         self.clock = clock
         self.pods = pods
         self.value = value
         containers = (Container("app", ResourceRequirements({"cpu": read("500m")})),)
-        started = int((_START - 3600) * 1e9)
+        started = NOW - 3600 * 1_000_000_000
         self._facts = {
             "containers": containers,
             "started": started,
@@ -276,7 +263,7 @@ async def _tick(
     count: int, pods: int, ticks: int, metric: dict[str, object], value: int, change: int = 0
 ) -> float:
     """Return the seconds of each tick after the first; between two, values change by `change` at most."""
-    clock = Clock()
+    clock = HandClock()
     world = World(clock, pods, value)
     context = AutoscalerContext(
         TargetFollowers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls

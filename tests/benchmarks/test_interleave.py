@@ -49,7 +49,7 @@ def test_without_a_repository_it_is_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
 
     with pytest.raises(interleave.RevisionError, match="needs a git repository"):
-        interleave.check_out("HEAD", tmp_path / "old", own=False)
+        interleave.check_out("HEAD", tmp_path / "old")
 
 
 @pytest.fixture
@@ -72,14 +72,13 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("own", "benchmark"), [(False, "new"), (True, "old")])
 @pytest.mark.usefixtures("repository")
-def test_the_old_program_has_the_benchmark_of_this_tree(tmp_path: Path, *, own: bool, benchmark: str) -> None:
-    tree = interleave.check_out("HEAD~1", tmp_path / "there", own=own)
+def test_the_old_program_has_the_benchmark_of_this_tree(tmp_path: Path) -> None:
+    tree = interleave.check_out("HEAD~1", tmp_path / "there")
 
     words = {name: (tree.root / name).read_text() for name in ("adapter/a.py", "benchmarks/b.py")}
-    assert words == {"adapter/a.py": "old", "benchmarks/b.py": benchmark}
-    assert (tree.root / "tests/support/s.py").read_text() == benchmark
+    assert words == {"adapter/a.py": "old", "benchmarks/b.py": "new"}
+    assert (tree.root / "tests/support/s.py").read_text() == "new"
     assert tree.python == interleave.HERE.python
 
 
@@ -94,7 +93,7 @@ def test_other_dependencies_get_an_environment_of_their_own(repository: Path, tm
     (repository / interleave.LOCK).write_text("changed")
 
     with pytest.raises(interleave.RevisionError, match="HEAD: its dependencies cannot be installed"):
-        interleave.check_out("HEAD", tmp_path / "there", own=False)
+        interleave.check_out("HEAD", tmp_path / "there")
 
 
 def test_a_ratio_is_the_median_of_the_rounds() -> None:
