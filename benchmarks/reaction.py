@@ -38,7 +38,7 @@ from tests.support.scalewrites import Audit
 SEED = 20_261_120
 
 DRAWN = ("native", "boosted", "gauge")
-"""The cases whose replicas over time are kept, for the picture that `benchmarks.reaction_plot` draws."""
+"""The cases whose replicas over time are kept, for the picture that `benchmarks.plot` draws."""
 
 Curve = list[tuple[float, int]]
 """The replicas that were written for one workload, each with the seconds since the load stepped."""

@@ -184,7 +184,7 @@ def _figures(workloads: Sequence[Workload], end: float) -> dict[str, float]:
 
 
 def _curves(workloads: Sequence[Workload], end: float) -> dict[str, str]:
-    """Return the Ready pods over time of each chain and start-up, for the picture of `ready_plot`."""
+    """Return the Ready pods over time of each chain and start-up, for the picture of `benchmarks.plot`."""
     curves: dict[str, list[reaction.Curve]] = {}
     for each in workloads:
         if not each.is_at_zero:

@@ -26,7 +26,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,7 +42,6 @@ Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
 _OPTIONS = {"--tiny", "--results", "--interleave", "--rounds"}
-_PICTURES = ("plot", "reaction_plot", "ready_plot")
 _PROFILES_SECONDS = 600
 
 
@@ -198,7 +197,7 @@ def _run_for_pages(names: Sequence[str]) -> int:
     parts = ", ".join(f"{name} {seconds / 60:.0f}" for name, seconds in took.items())
     print(f"commit {commit}; about {sum(took.values()) / 60:.0f} minutes, as in the last run: {parts}")
     status = run(names, RESULTS, tiny=False)
-    for module in ("profiles", *_PICTURES, "page"):
+    for module in ("profiles", "plot", "page"):
         status = max(status, subprocess.run(_command(module), cwd=ROOT, check=False).returncode)
     return status
 
@@ -243,20 +242,6 @@ def write(results: Path, entries: Mapping[str, Entry]) -> None:
     new = results.with_suffix(".new")
     new.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
     new.replace(results)
-
-
-def draw_kept(name: str, draw: Callable[[Entry], str], picture: Path, arguments: Sequence[str]) -> None:
-    """Write the picture of a benchmark's results; `arguments` may name other results and another file."""
-    results = Path(arguments[0]) if arguments else RESULTS
-    entry = read(results).get(name)
-    if entry is None:
-        sys.exit(f"{results} has no {name}: run scripts/bench {name}")
-    try:
-        text = draw(entry)
-    except ModuleNotFoundError as error:
-        install = ".venv/bin/pip install --require-hashes -r requirements/bench.txt"
-        sys.exit(f"the picture needs {error.name}: {install}")
-    (Path(arguments[1]) if len(arguments) > 1 else picture).write_text(text, encoding="utf-8")
 
 
 def _run_alone(name: str, arguments: Sequence[str]) -> int:

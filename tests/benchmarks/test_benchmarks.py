@@ -18,9 +18,8 @@ from benchmarks import (
     page,
     paths,
     peer,
+    plot,
     reaction,
-    reaction_plot,
-    ready_plot,
     suite,
 )
 from benchmarks.stage import Stage
@@ -149,16 +148,10 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
     assert (page.FOLDER / path.stem).read_text() == made, "run python -m benchmarks.page"
 
 
-@pytest.mark.parametrize(
-    ("plot", "name"),
-    [
-        (reaction_plot, "reaction"),
-        (ready_plot, "ready"),
-    ],
-)
-def test_the_pictures_are_up_to_date(plot: Any, name: str) -> None:
-    made = plot.draw(suite.read(suite.RESULTS)[name])
-    assert plot.PICTURE.read_text() == made, f"run python -m benchmarks.{name}_plot"
+@pytest.mark.parametrize("name", ["reaction", "ready"])
+def test_the_pictures_are_up_to_date(name: str) -> None:
+    made = plot.PICTURES[name](suite.read(suite.RESULTS)[name])
+    assert plot.path_of(name).read_text() == made, f"run python -m benchmarks.plot {name}"
 
 
 @pytest.mark.parametrize(
@@ -172,13 +165,13 @@ def test_the_pictures_are_up_to_date(plot: Any, name: str) -> None:
     ],
 )
 def test_a_panel_shows_all_of_the_longest_time(longest: float, shown: float, ticks: list[float]) -> None:
-    assert ready_plot.scale_of(longest) == (shown, ticks)
+    assert plot.scale_of(longest) == (shown, ticks)
 
 
 def test_replicas_over_time_survive_the_results() -> None:
     curves = [[(7.309, 3), (22.32, 4)], [(14.318, 4)], []]
     assert reaction.read_curves(reaction.write_curves(curves)) == curves
-    assert reaction_plot.average(curves, 2) == [(0.0, 2.0), (7.309, 7 / 3), (14.318, 3.0), (22.32, 10 / 3)]
+    assert plot.average(curves, 2) == [(0.0, 2.0), (7.309, 7 / 3), (14.318, 3.0), (22.32, 10 / 3)]
 
 
 def test_other_pages_have_the_figures_of_the_results() -> None:

@@ -29,8 +29,8 @@ def test_a_picture() -> None:
     pytest.importorskip("matplotlib", reason="requirements/bench.txt has it")
     figures = {f"pods_{size}_cpu_seconds": 0.5 + size / 1000 for size in growth.sizes_from(100)}
     entry = {"figures": {**figures, "pods_fixed_cpu_seconds": 0.5, "pods_cpu_exponent": 1.0}}
-    drawn = plot.draw(entry)
-    assert plot.draw(entry) == drawn
+    drawn = plot.draw_growth(entry)
+    assert plot.draw_growth(entry) == drawn
     assert "exponent 1.00" in drawn
 
 
