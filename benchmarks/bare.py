@@ -29,6 +29,10 @@ async def listen(answer: Answer, port_file: Path, tls: ssl.SSLContext | None = N
     await asyncio.Event().wait()
 
 
+def separated(texts: Iterator[bytes]) -> Iterator[bytes]:
+    return (b"," + text if number else text for number, text in enumerate(texts))
+
+
 async def send(response: web.StreamResponse, texts: Iterator[bytes], batch: int = 500) -> None:
     """Write texts that are made while they are sent."""
     while content := b"".join(itertools.islice(texts, batch)):

@@ -225,18 +225,6 @@ def load_core_seconds() -> float:
     return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
 
 
-def read_processor() -> list[int]:
-    """Return the ticks of the whole machine: user, nice, system, idle and so on."""
-    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    return [int(field) for field in line.split()[1:9]]
-
-
-def busy_share(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return which part of the machine's time between two readings was used."""
-    passed = [now - then for then, now in zip(before, after, strict=True)]
-    return 1.0 - (passed[3] + passed[4]) / sum(passed)
-
-
 def stay_on_load_core() -> None:
     """Move this process and its children off the server's core."""
     os.sched_setaffinity(0, {LOAD_CORE})

@@ -78,7 +78,7 @@ class Cluster:
         await response.write(
             b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
         )
-        await bare.send(response, _separated(self._pods(_VERSIONS[0])))
+        await bare.send(response, bare.separated(self._pods(_VERSIONS[0])))
         await response.write(b"]}\n")
         return response
 
@@ -119,7 +119,7 @@ class Prometheus:
             series = (
                 f'{{"__name__":"{METRIC}","namespace":"{ns}","pod":"{pod}"}}'.encode() for pod, ns in known
             )
-            await bare.send(response, _separated(series))
+            await bare.send(response, bare.separated(series))
             await response.write(b"]}")
             return response
         query = request.query.get("query") or str((await request.post()).get("query", ""))
@@ -129,17 +129,13 @@ class Prometheus:
         wanted = self._namespaces if found is None else found[1].split("|")
         samples = (_sample(pod, self._namespaces[pod], time) for pod in wanted if pod in self._namespaces)
         more = self._others if self._flooding and found is None else []
-        await bare.send(response, _separated(itertools.chain(samples, more)))
+        await bare.send(response, bare.separated(itertools.chain(samples, more)))
         await response.write(b"]}}")
         return response
 
 
 def _sample(pod: str, namespace: str, time: float) -> bytes:
     return f'{{"metric":{{"namespace":"{namespace}","pod":"{pod}"}},"value":[{time:.3f},"1"]}}'.encode()
-
-
-def _separated(texts: Iterator[bytes]) -> Iterator[bytes]:
-    return (b"," + text if number else text for number, text in enumerate(texts))
 
 
 async def main(port_file: Path, which: str, apps: list[App], size: int) -> None:

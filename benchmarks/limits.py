@@ -17,10 +17,10 @@ import re
 import sys
 import time
 import urllib.request
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import uvloop
 
@@ -138,18 +138,7 @@ async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float)
     }
 
 
-class Sizes(NamedTuple):
-    """The sizes of all cases: `rate` is the innocents' requests a second, `seconds` the time of an abuse."""
-
-    apps: int
-    pods: int
-    rate: float
-    seconds: float
-    series: int
-    changes: int
-
-
-def measure_callers(sizes: Sizes) -> dict[str, float]:
+def measure_callers(sizes: Namespace) -> dict[str, float]:
     apps = make_apps(sizes.apps, sizes.pods)
     figures: dict[str, float] = {}
     with Stage() as stage:
@@ -172,7 +161,7 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
     return figures
 
 
-def measure_sweep(sizes: Sizes) -> dict[str, float]:
+def measure_sweep(sizes: Namespace) -> dict[str, float]:
     """Return the figures of a sweep with far more series than the one before."""
     apps = make_apps(sizes.apps, sizes.pods)
     with Stage() as stage:
@@ -204,7 +193,7 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
         }
 
 
-def measure_changes(sizes: Sizes) -> dict[str, float]:
+def measure_changes(sizes: Namespace) -> dict[str, float]:
     count = -(-sizes.changes // sizes.pods)
     apps = make_apps(count, sizes.pods)
     with Stage() as stage:
@@ -267,15 +256,14 @@ def _tell(url: str) -> None:
 
 
 def main() -> None:
-    given = common.parse_sizes(
+    sizes = common.parse_sizes(
         __doc__, apps=200, pods=5, rate=100.0, seconds=12.0, series=200_000, changes=10_000
     )
-    sizes = Sizes(**vars(given))
     common.stay_on_load_core()
     cases = ("selectors", "names", "metrics", "sweep", "changes")
     goals = {f"{case}_innocent_failures": Goal("failed requests of other callers", 0, "") for case in cases}
     goals |= {f"{case}_peak_mib": Goal("peak memory", 400, "MiB") for case in cases}
-    report = Report("limits", vars(given), goals)
+    report = Report("limits", vars(sizes), goals)
     for measure in (measure_callers, measure_sweep, measure_changes):
         report.add(**measure(sizes))
     report.show()

@@ -10,7 +10,6 @@ adapter does not read. Runs until it is ended.
 import asyncio
 import itertools
 import json
-import operator
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,8 +141,7 @@ class PodList:
         await response.write(
             b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
         )
-        separators = itertools.chain([b""], itertools.repeat(b","))
-        await bare.send(response, map(operator.add, separators, encode_pods(*self._pods)))
+        await bare.send(response, bare.separated(encode_pods(*self._pods)))
         await response.write(b"]}\n")
         await response.write_eof()
         return response

@@ -23,7 +23,7 @@ import contextlib
 import random
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,11 @@ async def _run(
         # what was raised last is looked at by the native controller once more
         await asyncio.sleep(max(0.0, begin + seconds + 2 * slow - CLOCK.wall()))
     (log,) = stage.directory.glob("scaler-*.log")
-    figures = _figures(audit, workloads, pods, log) | _disputes(audit, workloads)
+    boosted = [each for each in workloads if each.case == "boosted"]
+    figures = _figures(audit, workloads, pods, log) | {
+        "boosted_native_first": count_native_first(audit, boosted),
+        "boosted_reversals": count_reversals(audit, boosted),
+    }
     curves = {case: [_curve(audit, each) for each in workloads if each.case == case] for case in DRAWN}
     return figures, {f"replicas_{case}": write_curves(found) for case, found in curves.items()}
 
@@ -140,16 +144,16 @@ def _figures(audit: Audit, workloads: Sequence[Workload], pods: int, log: Path) 
     return figures
 
 
-def _disputes(audit: Audit, workloads: Sequence[Workload]) -> dict[str, float]:
-    """Return how often the native controller raised a boosted workload first, and how often it undid one."""
-    first = reversals = 0
-    for each in workloads:
-        if each.case == "boosted":
-            writes = audit.of(each.name)
-            raises = [write for write in writes if write.after > write.before]
-            first += bool(raises) and raises[0].by != scalewrites.BOOSTER
-            reversals += sum(write.after < write.before for write in writes if write.by == scalewrites.NATIVE)
-    return {"boosted_native_first": first, "boosted_reversals": reversals}
+def count_reversals(audit: Audit, workloads: Iterable[Any]) -> int:
+    """Return how often the native controller undid a raise of a boosted workload."""
+    writes = (write for each in workloads for write in audit.of(each.name, scalewrites.NATIVE, each.step))
+    return sum(write.after < write.before for write in writes)
+
+
+def count_native_first(audit: Audit, workloads: Iterable[Any]) -> int:
+    """Return how many boosted workloads the native controller raised first."""
+    raises = ([write for write in audit.of(each.name) if write.after > write.before] for each in workloads)
+    return sum(bool(found) and found[0].by != scalewrites.BOOSTER for found in raises)
 
 
 def _curve(audit: Audit, workload: Workload) -> Curve:

@@ -230,7 +230,6 @@ def _disputes(workloads: Sequence[Workload], audit: Audit) -> dict[str, float]:
     above: dict[str, float] = dict.fromkeys(
         ("above_needed", "boosted_above_by_hpa", "native_above_needed"), 0
     )
-    reversals = 0
     for each in workloads:
         writes = audit.of(each.name, since=each.step)
         over = {write.by for write in writes if write.after > each.needed}
@@ -238,9 +237,8 @@ def _disputes(workloads: Sequence[Workload], audit: Audit) -> dict[str, float]:
         if each.chain in HPA_CHAINS:
             name = "boosted_above_by_hpa" if each.chain == "boosted" else "native_above_needed"
             above[name] += scalewrites.NATIVE in over
-        if each.chain == "boosted":
-            reversals += sum(write.after < write.before for write in writes if write.by == scalewrites.NATIVE)
-    return above | {"boosted_reversals": reversals}
+    boosted = (each for each in workloads if each.chain == "boosted")
+    return above | {"boosted_reversals": reaction.count_reversals(audit, boosted)}
 
 
 if __name__ == "__main__":

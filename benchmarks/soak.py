@@ -17,7 +17,8 @@ import asyncio
 import contextlib
 import statistics
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any
 
 import uvloop
 
@@ -111,10 +112,8 @@ async def soak(world: World, callers: Callers, faults: Faults, minutes: float) -
     watch = Watch(world)
     await watch.look()
     end = CLOCK.monotonic() + seconds
-    async with beside(
-        asyncio.create_task(watch.follow_programs(max(0.5, seconds / _MOST_SAMPLES)), name="programs"),
-        asyncio.create_task(watch.follow_replicas(), name="replicas"),
-    ):
+    look_seconds = max(0.5, seconds / _MOST_SAMPLES)
+    async with beside(watch.follow_programs(look_seconds), watch.follow_replicas()):
         while CLOCK.monotonic() < end:
             await faults.round(length)
             watch.rounds.append(callers.take_latency())
@@ -123,26 +122,13 @@ async def soak(world: World, callers: Callers, faults: Faults, minutes: float) -
 
 
 @contextlib.asynccontextmanager
-async def beside(*tasks: "asyncio.Task[None]") -> AsyncIterator[None]:
-    """Run endless tasks beside the block; if one fails, the block ends too."""
-    current = asyncio.current_task()
-    assert current is not None
-    block = current  # the callback runs outside of the block
-
-    def ended(task: "asyncio.Task[None]") -> None:
-        if not task.cancelled():
-            block.cancel()
-
-    for task in tasks:
-        task.add_done_callback(ended)
-    try:
+async def beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run endless work beside the block; if one fails, the block ends too."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
         yield
-    finally:
         for task in tasks:
             task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome  # says why the block was ended
 
 
 async def _feed(world: World) -> None:
@@ -158,13 +144,10 @@ async def run(stage: Stage, sizes: argparse.Namespace, report: Report) -> list[s
     faults = Faults(world, callers, sizes.seed, min(_LONGEST_SILENCE, sizes.minutes * 4))
     async with (
         world.standing(min(_LONGEST_RELIST, sizes.minutes * 10)),
-        beside(
-            asyncio.create_task(_feed(world), name="feed"),
-            asyncio.create_task(world.run_workloads(), name="workloads"),
-        ),
+        beside(_feed(world), world.run_workloads()),
     ):
         await callers.fill(sizes.fill)
-        async with beside(asyncio.create_task(callers.run(sizes.requests, sizes.fresh), name="callers")):
+        async with beside(callers.run(sizes.requests, sizes.fresh)):
             watch = await soak(world, callers, faults, sizes.minutes)
         for program, pid in world.pids.items():
             report.add(**{f"{program}_exit_status": await asyncio.to_thread(stage.end, pid)})

@@ -108,9 +108,6 @@ CASES: Mapping[str, Case] = {
         tiny="--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
         short="--workloads 4 --zero 4",
     ),
-    "simulate": Case(
-        "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
-    ),
     "cpu": Case(
         "time from a step of the CPU load to the written Scale, on a real control plane",
         tiny="--workloads 1 --millicores 60 --period 4 --seconds 1 --hold 20 --compare 90",

@@ -224,18 +224,12 @@ _MOST_CHANGE = 20
 def main() -> None:
     sizes = common.parse_sizes("One tick of the scaler.", autoscalers=10_000, pods=10, ticks=5, runs=3)
     os.sched_setaffinity(0, {common.SERVER_CORE})
-    settings = {
-        "autoscalers": sizes.autoscalers,
-        "pods": sizes.pods,
-        "ticks": sizes.ticks,
-        "runs": sizes.runs,
-    }
     tick = (
         f"decision round of {sizes.autoscalers:,} autoscalers of {sizes.pods} pods, on one core, "
         "with cached values"
     )
     goals = {f"tick_{name}_seconds": Goal(f"{tick}: {name}", 0.5, "s") for name in _CASES}
-    report = Report("tick", settings, goals)
+    report = Report("tick", vars(sizes), goals)
     count, pods, ticks = int(sizes.autoscalers), int(sizes.pods), int(sizes.ticks)
     for change in (0, _MOST_CHANGE):
         for name, (metric, value) in _CASES.items():
