@@ -82,20 +82,6 @@ def test_the_old_program_has_the_benchmark_of_this_tree(tmp_path: Path) -> None:
     assert tree.python == interleave.HERE.python
 
 
-def test_other_dependencies_get_an_environment_of_their_own(repository: Path, tmp_path: Path) -> None:
-    setup = repository / "scripts" / "setup"
-    setup.parent.mkdir()
-    setup.write_text("#!/bin/sh\nexit 3\n")
-    setup.chmod(0o755)
-    author = ("-c", "user.name=test", "-c", "user.email=test@localhost")
-    assert common.git("add", ".") is not None
-    assert common.git(*author, "commit", "-q", "-m", "setup") is not None
-    (repository / interleave.LOCK).write_text("changed")
-
-    with pytest.raises(interleave.RevisionError, match="HEAD: its dependencies cannot be installed"):
-        interleave.check_out("HEAD", tmp_path / "there")
-
-
 def test_a_ratio_is_the_median_of_the_rounds() -> None:
     pairs = [
         ({"a": 1.0, "b": 0.0}, {"a": 2.0, "b": 1.0, "c": 1.0}),
