@@ -57,11 +57,6 @@ def test_what_never_comes_has_no_time() -> None:
     assert times.seconds_counted() is None
 
 
-def test_a_workload_that_has_enough_waits_for_nothing() -> None:
-    assert stepped(needed=5).seconds_counted() == 0
-    assert stepped(needed=5).shortage(200.0) == 0
-
-
 def test_shortage_is_missing_pods_times_seconds() -> None:
     # 4 missing for 10 s, 3 for 10 s, 1 for 20 s
     times = stepped(*starting((110, 110), (120, 120), (120, 120), (140, 140), (150, 150)))

@@ -19,11 +19,6 @@ def test_the_exponent(power: float, fixed: float) -> None:
     assert measured.points("memory_mib") == []
 
 
-def test_only_the_upper_half_counts() -> None:
-    points = [(size, 5.0 if size < 800 else size / 100) for size in growth.sizes_from(100)]
-    assert growth.exponent(points) == pytest.approx(1.0)
-
-
 def test_a_picture() -> None:
     """Where matplotlib is, which is only needed to draw: the same results make the same bytes."""
     pytest.importorskip("matplotlib", reason="requirements/bench.txt has it")

@@ -44,14 +44,6 @@ def test_an_unknown_revision_is_refused() -> None:
     assert done.stderr == "scripts/bench: no-such-revision: no such revision\n"
 
 
-def test_without_a_repository_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "ROOT", tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-
-    with pytest.raises(interleave.RevisionError, match="needs a git repository"):
-        interleave.check_out("HEAD", tmp_path / "old")
-
-
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of two commits, "old" and "new", where each file says which it is of."""

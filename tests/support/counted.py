@@ -75,12 +75,9 @@ def _compile_java(folder: Path) -> None:
     subprocess.run(["javac", "-cp", os.environ[CLASS_PATH], "-d", str(folder), source], check=True)
 
 
-def _python(*command: str) -> Callable[[int, Path], Sequence[str]]:
-    return lambda port, _: [sys.executable, *(part.format(port=port) for part in command)]
-
-
 def _server(name: str, *arguments: str) -> Callable[[int, Path], Sequence[str]]:
-    return _python("-m", f"tests.support.servers.{name}", "{port}", *arguments)
+    module = f"tests.support.servers.{name}"
+    return lambda port, _: [sys.executable, "-m", module, str(port), *arguments]
 
 
 def _workers(port: int, _: Path) -> Sequence[str]:
