@@ -1,14 +1,15 @@
 """aiohttp alone, over TLS, with one response for every request: the upper bound for a server on aiohttp.
 
-`python -m benchmarks.bare ANSWER PORT_FILE CERTIFICATE KEY` runs the low-level server on uvloop, without
+`python -m benchmarks.bare PORT_FILE ANSWER CERTIFICATE KEY` runs the low-level server on uvloop, without
 router, middlewares or access log, as `adapter.server.http.connection_server` uses it. It writes the port once
 it listens.
 """
 
 import asyncio
+import itertools
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import uvloop
@@ -28,6 +29,16 @@ async def listen(answer: Answer, port_file: Path, tls: ssl.SSLContext | None = N
     await asyncio.Event().wait()
 
 
+def separated(texts: Iterator[bytes]) -> Iterator[bytes]:
+    return (b"," + text if number else text for number, text in enumerate(texts))
+
+
+async def send(response: web.StreamResponse, texts: Iterator[bytes], batch: int = 500) -> None:
+    """Write texts that are made while they are sent."""
+    while content := b"".join(itertools.islice(texts, batch)):
+        await response.write(content)
+
+
 async def main(body: bytes, port: Path, certificate: str, key: str) -> None:
     headers = {"Content-Type": "application/json"}
 
@@ -40,4 +51,4 @@ async def main(body: bytes, port: Path, certificate: str, key: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    uvloop.run(main(Path(sys.argv[2]).read_bytes(), Path(sys.argv[1]), sys.argv[3], sys.argv[4]))

@@ -180,6 +180,16 @@ def _version_of(program: str) -> str:
     return words[2] if len(words) > 2 else "unknown"
 
 
+def run_part(module: str, *arguments: object) -> dict[str, float]:
+    """Run a module of this folder in a process of its own on the server's core; return what it prints."""
+    command = on_server_core([sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)])
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    if done.returncode:
+        sys.exit(done.stderr)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def median_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the median of each figure over several runs of the same."""
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
@@ -213,18 +223,6 @@ def load_core_seconds() -> float:
     (line,) = (line for line in text.splitlines() if line.startswith(f"cpu{LOAD_CORE} "))
     user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, line.split()[1:])
     return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
-
-
-def read_processor() -> list[int]:
-    """Return the ticks of the whole machine: user, nice, system, idle and so on."""
-    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    return [int(field) for field in line.split()[1:9]]
-
-
-def busy_share(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return which part of the machine's time between two readings was used."""
-    passed = [now - then for then, now in zip(before, after, strict=True)]
-    return 1.0 - (passed[3] + passed[4]) / sum(passed)
 
 
 def stay_on_load_core() -> None:

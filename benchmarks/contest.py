@@ -4,18 +4,14 @@ Each part runs alone with --part. `traces` has the public traces, `worldcup` the
 `adapt` the generated loads of a third.
 """
 
-import argparse
 import math
-import os
-import platform
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import contest_adapt, contest_scenarios, contest_worldcup, simulated, traces
+from benchmarks import contest_adapt, contest_scenarios, contest_worldcup, traces
 from benchmarks.contest_scenarios import Line
 from benchmarks.traces import TRACES
 from fastpath_forecast.simulate.load import Load
@@ -81,34 +77,18 @@ def run_part(part: str, folder: Path, pool: ProcessPoolExecutor) -> dict[str, st
     return {"adapt": contest_adapt.render(list(pool.map(contest_adapt.run, contest_adapt.PUBLISHED)))}
 
 
-def replace_table(page: Path, name: str, table: str) -> None:
-    """Write a table to its place in a page."""
-    begin, end = f"<!-- begin of {name} -->", f"<!-- end of {name} -->"
-    before, _, rest = page.read_text("utf-8").partition(begin)
-    _, _, after = rest.partition(end)
-    page.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", "utf-8")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
+    parser = traces.parser_of(__doc__)
     parser.add_argument("--part", choices=PARTS, action="append", help="one part, again for more")
-    parser.add_argument("--write", action="store_true", help="write the tables to the page")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     for trace in TRACES:
         traces.fetch(trace, given.folder)
     with ProcessPoolExecutor(given.processes) as pool:
         for part in given.part or PARTS:
             began = time.perf_counter()
-            tables = run_part(part, given.folder, pool)
-            day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
-            machine = f"{simulated.processor()}, Python {platform.python_version()}"
-            made = f"Made on {day} on {machine}, in {time.perf_counter() - began:.0f} s."
-            for name, table in tables.items():
-                print(table, made, sep="\n\n")
-                if given.write:
-                    replace_table(PAGE, name, f"{table}\n\n{made}")
+            for name, table in run_part(part, given.folder, pool).items():
+                seconds = f"{time.perf_counter() - began:.0f} s"
+                traces.put_table(PAGE, name, table, seconds, write=given.write)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ the load.
 `p50` and `max` are the times to the first write upwards, `all_...` those to the first one that asks for all
 that the load needs. `calm_raises` are writes upwards before the step. `lowered` are writes downwards: the run
 ends before the five minutes of stabilization, so there should be none. `boosted_reversals` are those of the
-HPA controller. `uncompared` are the workloads whose own usage did not count when the steps began, and
-`uncompared_after` those at the end; a note says why. `leader_terms` is 1 if the scaler never lost its lease:
-each term begins without comparisons. `busy_share` is of the whole machine, during the steps; without spare
-time everything is late.
+HPA controller. `uncompared` are the workloads whose own usage did not count when the steps began; a note says
+why.
 """
 
 import asyncio
@@ -44,8 +42,7 @@ from benchmarks.stepping import CLOCK
 from tests.e2e import nodes, watching
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.nodes import KINDS, TARGET, Nodes
-from tests.support import scalewrites
-from tests.support.scalewrites import Audit, Write
+from tests.support.scalewrites import Audit
 
 SEED = 20_261_127
 _CALM = 0.8
@@ -118,29 +115,16 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float]
                 )
             )
         )
-        begun = CLOCK.wall()
         reasons = await _until_compared(stage, cluster.namespace, workloads, sizes.compare)
-        compared = CLOCK.wall() - begun
-        dice, begin, before = random.Random(SEED), CLOCK.wall() + 1.0, common.read_processor()
+        dice, begin = random.Random(SEED), CLOCK.wall() + 1.0
         for workload in workloads:
             workload.step = begin + sizes.seconds * dice.random()
             workload.end = workload.step + sizes.hold
         await _step_all(machines, workloads, calm, sizes.times)
         await asyncio.sleep(2 * sizes.period)  # the controller sees the last one fall
-        busy = common.busy_share(before, common.read_processor())
-        reasons_after = await _reasons(stage, cluster.namespace, workloads)
-        (log,) = stage.directory.glob("scaler-*.log")
-        terms = log.read_text().count(": leading ")
     needed = math.ceil(sizes.times * _CALM)
-    figures = _figures(audit, workloads, needed)
-    figures |= {"uncompared": len(reasons), "uncompared_after": len(reasons_after)}
-    figures |= {"compare_seconds": compared, "leader_terms": terms, "busy_share": busy}
-    notes = {f"uncompared_{name}": why for name, why in reasons.items()}
-    notes |= {f"uncompared_after_{name}": why for name, why in reasons_after.items()}
-    for kind in KINDS:
-        curves = [_curve(audit, each) for each in workloads if each.kind == kind]
-        notes[f"replicas_{kind}"] = reaction.write_curves(curves)
-    return figures, notes
+    figures = _figures(audit, workloads, needed) | {"uncompared": len(reasons)}
+    return figures, {f"uncompared_{name}": why for name, why in reasons.items()}
 
 
 # -- what the scaler says ------------------------------------------------------------------------------------
@@ -199,11 +183,8 @@ def _figures(audit: Audit, workloads: Sequence[Workload], needed: int) -> dict[s
     for kind in KINDS:
         mine = [each for each in workloads if each.kind == kind]
         for prefix, least in (("", 0), ("all_", needed)):
-            times = [
-                write.time - each.step
-                for each in mine
-                if (write := _first(audit.of(each.name, since=each.step), least)) is not None
-            ]
+            found = [reaction.seconds_to(audit, each, least) for each in mine]
+            times = [seconds for seconds in found if seconds is not None]
             figures[f"{kind}_{prefix}unwritten"] = len(mine) - len(times)
             if times:
                 figures[f"{kind}_{prefix}p50_seconds"] = statistics.median(times)
@@ -216,23 +197,11 @@ def _figures(audit: Audit, workloads: Sequence[Workload], needed: int) -> dict[s
             any(write.after > needed for write in found) for _, found in writes
         )
         figures[f"{kind}_lowered"] = sum(write.after < write.before for _, found in writes for write in found)
-        if kind == "boosted":
-            native = [write for _, found in writes for write in found if write.by == scalewrites.NATIVE]
-            figures["boosted_reversals"] = sum(write.after < write.before for write in native)
-            figures["boosted_native_first"] = sum(
-                bool(found) and found[0].by == scalewrites.NATIVE for _, found in writes
-            )
-    return figures
-
-
-def _first(writes: Sequence[Write], least: int) -> Write | None:
-    """Return the first write upwards that asks for at least so many replicas."""
-    return next((write for write in writes if write.after > write.before and write.after >= least), None)
-
-
-def _curve(audit: Audit, workload: Workload) -> reaction.Curve:
-    """Return what was written for a workload, in seconds from its step."""
-    return [(round(each.time - workload.step, 3), each.after) for each in audit.of(workload.name)]
+    boosted = [each for each in workloads if each.kind == "boosted"]
+    return figures | {
+        "boosted_reversals": reaction.count_reversals(audit, boosted),
+        "boosted_native_first": reaction.count_native_first(audit, boosted),
+    }
 
 
 if __name__ == "__main__":

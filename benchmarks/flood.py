@@ -23,7 +23,6 @@ from benchmarks import bare, common
 from benchmarks.stage import App, make_apps
 
 METRIC = "flooded_requests"
-_BATCH = 500
 _VERSIONS = ("1.4.2", "1.4.3")
 
 
@@ -74,12 +73,12 @@ class Cluster:
         if "watch" in request.query:
             await self._flood.wait()
             changed = (b'{"type":"MODIFIED","object":' + pod + b"}\n" for pod in self._pods(_VERSIONS[1]))
-            await _send(response, itertools.islice(changed, self._changes))
+            await bare.send(response, itertools.islice(changed, self._changes))
             await asyncio.Event().wait()
         await response.write(
             b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
         )
-        await _send(response, _separated(self._pods(_VERSIONS[0])))
+        await bare.send(response, bare.separated(self._pods(_VERSIONS[0])))
         await response.write(b"]}\n")
         return response
 
@@ -120,7 +119,7 @@ class Prometheus:
             series = (
                 f'{{"__name__":"{METRIC}","namespace":"{ns}","pod":"{pod}"}}'.encode() for pod, ns in known
             )
-            await _send(response, _separated(series))
+            await bare.send(response, bare.separated(series))
             await response.write(b"]}")
             return response
         query = request.query.get("query") or str((await request.post()).get("query", ""))
@@ -130,22 +129,13 @@ class Prometheus:
         wanted = self._namespaces if found is None else found[1].split("|")
         samples = (_sample(pod, self._namespaces[pod], time) for pod in wanted if pod in self._namespaces)
         more = self._others if self._flooding and found is None else []
-        await _send(response, _separated(itertools.chain(samples, more)))
+        await bare.send(response, bare.separated(itertools.chain(samples, more)))
         await response.write(b"]}}")
         return response
 
 
 def _sample(pod: str, namespace: str, time: float) -> bytes:
     return f'{{"metric":{{"namespace":"{namespace}","pod":"{pod}"}},"value":[{time:.3f},"1"]}}'.encode()
-
-
-def _separated(texts: Iterator[bytes]) -> Iterator[bytes]:
-    return (b"," + text if number else text for number, text in enumerate(texts))
-
-
-async def _send(response: web.StreamResponse, texts: Iterator[bytes]) -> None:
-    while batch := b"".join(itertools.islice(texts, _BATCH)):
-        await response.write(batch)
 
 
 async def main(port_file: Path, which: str, apps: list[App], size: int) -> None:

@@ -14,14 +14,12 @@ import http.server
 import json
 import math
 import os
-import resource
 import statistics
 import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -45,18 +43,13 @@ from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.prometheus import connection
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from benchmarks import common, tick
+from benchmarks import common, documents, tick
 from benchmarks.common import Goal, Report
+from benchmarks.stage import memory_of, processor_seconds
 from fastpath_forecast.worker import MOST_SAMPLES
-from tests.support.controller import NoForecasts
+from tests.support.controller import HandClock, NoForecasts
 
-_METRIC = {
-    "type": "Pods",
-    "pods": {
-        "metric": {"name": "requests_per_second"},
-        "target": {"type": "AverageValue", "averageValue": "20"},
-    },
-}
+_METRIC = documents.pods_metric("requests_per_second", "20")
 _NOW = 19_700 * DAY
 
 _VALUE = 20_400
@@ -127,7 +120,7 @@ class _Worker:
         pass
 
 
-def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, count: int) -> Controller:
+def _controller(clock: HandClock, world: tick.World, forecasts: Forecasts, count: int) -> Controller:
     context = AutoscalerContext(
         TargetFollowers(tick.Targets(world), tick.Pods(world)),  # type: ignore[arg-type]  # all that a round calls
         world,  # type: ignore[arg-type]  # all that a round calls
@@ -151,7 +144,7 @@ def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, coun
 
 
 async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str, float]:
-    clock = tick.Clock()
+    clock = HandClock()
     clock.seconds += -(clock.wall() % HOUR) + HOUR + 120  # two minutes after the hour
     world = tick.World(clock, pods, _VALUE)
     book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring(), JobQueue())
@@ -167,11 +160,11 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
     await tick_all(0.0)
     await book.look(forecasting)
     gc.collect()
-    before = _resident()
+    before = memory_of(os.getpid())
     while await book.work(forecasting):
         pass
     gc.collect()
-    memory = _resident() - before
+    memory = memory_of(os.getpid()) - before
     for _ in range(2):  # from the second minute on a decision has the demand that the floor needs
         await tick_all(STEP)
         await book.look(forecasting)
@@ -209,7 +202,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
         "round_ratio_of_two_without": median[again] / median[plain],
         "step_seconds": statistics.median(steps),
         "step_longest_seconds": statistics.median(waits),
-        "autoscalers_memory_mib": memory / 1024 / 1024,
+        "autoscalers_memory_mib": memory,
     }
 
 
@@ -236,10 +229,6 @@ class _waiting:  # noqa: N801 - a context manager
             start = time.perf_counter()
             await asyncio.sleep(0)
             self._waits.append(time.perf_counter() - start)
-
-
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 # -- the process ---------------------------------------------------------------------------------------------
@@ -284,7 +273,7 @@ async def _largest(cpu_seconds: float) -> float:
 
     That is the one with the most pods. The most values, of 50 metrics with 12 days, take less.
     """
-    clock = tick.Clock()
+    clock = HandClock()
     problems = ProblemLog(Monitoring(), clock)
     document = tick.autoscaler(0, MOST_SAMPLES, _METRIC)
     document["spec"]["maxReplicas"] = MOST_SAMPLES
@@ -299,13 +288,13 @@ async def _largest(cpu_seconds: float) -> float:
             ForecastJob("shop/web", autoscaler, "fast", settings, (60,), queries, _NOW)
         )
         assert answer.reason == TOO_MUCH_WORK, answer.problem
-        peak = _status(process.pid, "VmHWM")
+        peak = memory_of(process.pid, "VmHWM")
         await process.close()
-    return peak / 1024
+    return peak
 
 
 async def _jobs(count: int, days: int) -> dict[str, float]:
-    clock = tick.Clock()
+    clock = HandClock()
     problems = ProblemLog(Monitoring(), clock)
     document = tick.autoscaler(0, 60, _METRIC)
     autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
@@ -327,33 +316,22 @@ async def _jobs(count: int, days: int) -> dict[str, float]:
 
         first = await run("first", _NOW)
         pid = service.pid
-        peak = _status(pid, "VmHWM")
-        verdict_cpu = _cpu(pid)
-        base, names = _status(pid, "VmRSS"), [f"shop/{number}" for number in range(count)]
+        peak = memory_of(pid, "VmHWM")
+        verdict_cpu = processor_seconds(pid)
+        base, names = memory_of(pid), [f"shop/{number}" for number in range(count)]
         for name in names:
             await run(name, _NOW, first)
-        kept, read_cpu = _status(pid, "VmRSS") - base, _cpu(pid)
+        kept, read_cpu = memory_of(pid) - base, processor_seconds(pid)
         for name in names:
             await run(name, _NOW + HOUR, first)
-        plan_cpu = _cpu(pid) - read_cpu
+        plan_cpu = processor_seconds(pid) - read_cpu
         await service.close()
     return {
-        "process_peak_mib": peak / 1024,
-        "history_kib": kept / count,
+        "process_peak_mib": peak,
+        "history_kib": 1024 * kept / count,
         "verdict_cpu_seconds": verdict_cpu,
         "plan_cpu_seconds": plan_cpu / count,
     }
-
-
-def _status(pid: int, name: str) -> int:
-    """Return a size of a process in KiB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

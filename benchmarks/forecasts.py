@@ -9,16 +9,11 @@ Of a load whose forecast acted the figures are those of the days on which it did
 target with the pods of these days, found by bisection apart from the judge.
 """
 
-import argparse
 import dataclasses
-import math
-import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,15 +70,7 @@ def weeks_of(place: int, folder: Path) -> Load:
     """Return three weeks of a load, of a trace with its highest value in the middle of the last."""
     if place >= len(TRACES):
         return of_points(daily_loads.points_of(NAMES[place]), WEEKS * 7 * DAY)
-    trace = TRACES[place]
-    points = trace.read(traces.fetch(trace, folder), trace.interval)
-    length = points[-1][0] + trace.interval
-    peak = max(points, key=lambda point: -1.0 if math.isnan(point[1]) else point[1])[0]
-    seconds = min(length, WEEKS * 7 * DAY)
-    begin = min(max(0.0, peak - seconds + 3.5 * DAY), length - seconds)
-    begin = math.floor(begin / trace.interval) * trace.interval
-    part = [(at - begin, value) for at, value in points if begin <= at < begin + seconds]
-    return of_points(part, int(seconds))
+    return traces.load_of(TRACES[place], folder, WEEKS * 7 * DAY)
 
 
 def run(job: tuple[int, int, Path]) -> Row:
@@ -197,10 +184,7 @@ def render(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
-    parser.add_argument("--write", action="store_true", help="write the table to the page")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser = traces.parser_of(__doc__)
     parser.add_argument(
         "--load", type=int, action="append", help="the place of a load in the list, again for more"
     )
@@ -219,13 +203,8 @@ def main() -> None:
     table = "\n\n".join(
         render([row for row in rows if (row.place < len(TRACES)) == is_trace]) for is_trace in (True, False)
     )
-    cpu = sum(row.seconds for row in rows)
-    day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
-    machine = f"{simulated.processor()}, Python {platform.python_version()}"
-    made = f"Made on {day} on {machine}, in {cpu:.0f} s of CPU time."
-    print(table, made, sep="\n\n")
-    if given.write:
-        simulated.replace_table(PAGE, f"{table}\n\n{made}")
+    cpu = f"{sum(row.seconds for row in rows):.0f} s of CPU time"
+    traces.put_table(PAGE, "the table", table, cpu, write=given.write)
 
 
 if __name__ == "__main__":

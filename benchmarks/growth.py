@@ -195,7 +195,7 @@ def series(smallest: int, runs: int) -> Growth:
     growth = Growth(sizes_from(smallest))
     for size in (1, *growth.sizes):
         with Stage() as stage:
-            url = stage.start_long_list(size, min(size, 100))
+            url = stage.start_server("long_list", size, min(size, 100))
             _note(growth, size, least(partial(_part, "series", url, size), runs))
     return growth
 
@@ -248,9 +248,7 @@ def _note(growth: Growth, size: int, cost: Cost) -> None:
 
 def _part(name: str, url: str, count: int) -> Cost:
     """Return the cost of a part of the adapter, in a process of its own on the server's core."""
-    command = common.on_server_core([sys.executable, "-m", "benchmarks.growth_parts", name, url])
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout)
+    found = common.run_part("growth_parts", name, url)
     if not count <= found["count"] < count + 10:
         sys.exit(f"{found['count']} {name} were found instead of {count}")
     return Cost(found["cpu_seconds"], found["memory_mib"])

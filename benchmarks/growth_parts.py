@@ -7,11 +7,10 @@ included.
 
 import asyncio
 import json
-import re
+import os
 import resource
 import sys
 import time
-from pathlib import Path
 
 import uvloop
 
@@ -31,6 +30,7 @@ from adapter.rules.compile import compile_rules
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks.hpas import rules
+from benchmarks.stage import memory_of
 
 SERIES = '{__name__=~"component_.*"}'
 
@@ -45,7 +45,7 @@ async def list_pods(url: str) -> dict[str, float]:
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
         lister = ObjectLister(ReflectorContext(client, clock, monitoring, problems, lambda: 0.0))
         lister.start([kind])
-        before, memory = time.process_time(), _resident()
+        before, memory = time.process_time(), memory_of(os.getpid())
         async with asyncio.TaskGroup() as group:
             running = group.create_task(lister.run(), name="lister")
             await asyncio.sleep(0)  # until it runs
@@ -53,7 +53,7 @@ async def list_pods(url: str) -> dict[str, float]:
             running.cancel()
             return {
                 "cpu_seconds": time.process_time() - before,
-                "memory_mib": _resident() - memory,
+                "memory_mib": memory_of(os.getpid()) - memory,
                 "count": len(names),
             }
 
@@ -85,14 +85,6 @@ async def discover(url: str) -> dict[str, float]:
         "memory_mib": memory / 2**20,
         "count": monitoring.registry.get_sample_value("fastpath_discovery_series") or 0.0,
     }
-
-
-def _resident() -> float:
-    found = re.search(
-        r"^VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
-    )
-    assert found is not None
-    return int(found[1]) / 1024
 
 
 if __name__ == "__main__":

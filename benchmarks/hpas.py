@@ -7,64 +7,34 @@ was due, so that a late caller shows. `load_core_busy_share` is the used share o
 callers and Prometheus: near 1, that core was the bottleneck.
 """
 
-import asyncio
 import sys
 import time
 from collections.abc import Sequence
 
 import uvloop
 
-from benchmarks import common, load
+from benchmarks import common, documents, load
 from benchmarks.common import Goal, Report
-from benchmarks.load import Connection
+from benchmarks.load import SteadyCallers
 from benchmarks.serve import path_of
 from benchmarks.stage import App, Stage, cpu_seconds_of, make_apps, queries_of
 
-_CONNECTIONS = 8
-
 
 def rules(metrics: Sequence[str]) -> dict[str, object]:
-    resources = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
-    return {
-        "rules": [
-            {
-                "seriesQuery": f'{metric}{{namespace!="",pod!=""}}',
-                "resources": resources,
-                "name": {"matches": "^(.*)_total$", "as": "${1}_per_second"},
-                "metricsQuery": "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
-            }
-            for metric in metrics
-        ]
-    }
+    name = {"matches": "^(.*)_total$", "as": "${1}_per_second"}
+    return {"rules": [documents.pods_rule(metric, documents.RATE, name=name) for metric in metrics]}
 
 
 async def ask_all(
     stage: Stage, port: int, apps: Sequence[App], pods: int, period: float, seconds: float
 ) -> list[float]:
-    """Send one request each `period` for every app's autoscaler; return the latencies in order."""
+    """Send one request each `period` for every app's autoscaler; return the latencies in milliseconds."""
     requests = [load.render(path_of(app, app.metric.replace("_total", "_per_second"))) for app in apps]
-    free: asyncio.Queue[Connection] = asyncio.Queue()
-    for _ in range(_CONNECTIONS):
-        free.put_nowait(await Connection.open(port, stage.tls))
-    took: list[float] = []
-    begun = time.perf_counter()
-
-    async def ask(request: bytes, due: float) -> None:
-        connection = await free.get()
-        reply = await connection.get(request)
-        free.put_nowait(connection)
-        took.append(time.perf_counter() - due)
-        if reply.status != 200 or reply.body.count(b'"describedObject"') != pods:
-            sys.exit(f"HTTP status {reply.status}: {reply.body.decode()}")
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(int(seconds / period * len(requests))):
-            due = begun + number * period / len(requests)
-            await asyncio.sleep(due - time.perf_counter())
-            group.create_task(ask(requests[number % len(requests)], due))
-    for _ in range(_CONNECTIONS):
-        (await free.get()).close()
-    return took
+    callers = SteadyCallers(port, stage.tls, requests, pods, len(requests) / period)
+    await callers.run(int(seconds / period * len(requests)))
+    for reply in callers.failures:
+        sys.exit(f"HTTP status {reply.status}: {reply.body.decode()}")
+    return callers.took
 
 
 def run_case(
@@ -94,10 +64,10 @@ def run_case(
     return {
         "queries_per_second": queries / elapsed,
         "requests_per_second": len(took) / seconds,
-        "p50_ms": common.percentile(took, 0.5) * 1000,
-        "p99_ms": common.percentile(took, 0.99) * 1000,
-        "first_period_p50_ms": common.percentile(first, 0.5) * 1000,
-        "first_period_p99_ms": common.percentile(first, 0.99) * 1000,
+        "p50_ms": common.percentile(took, 0.5),
+        "p99_ms": common.percentile(took, 0.99),
+        "first_period_p50_ms": common.percentile(first, 0.5),
+        "first_period_p99_ms": common.percentile(first, 0.99),
         "cpu_ms_per_request": cpu / len(took) * 1000,
         "cpu_share": cpu / elapsed,
         "caller_cpu_share": caller_cpu / elapsed,

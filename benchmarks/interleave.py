@@ -4,8 +4,8 @@ Two runs of one program an hour apart differ by more than most changes do, becau
 both programs run in turns, and each round gives a ratio: this tree's figure over that of REF.
 
 REF's program runs with this tree's benchmark, sandbox and load, since a ratio of two benchmarks says nothing
-about the program. A benchmark that calls functions of the adapter (`tick`, `decide`) may need some that REF
-does not have; `--own` runs REF's own benchmark there.
+about the program. A benchmark that calls functions of the adapter (`tick`) may need some that REF
+does not have.
 """
 
 import io
@@ -42,14 +42,14 @@ class Tree(NamedTuple):
 HERE = Tree(common.ROOT, Path(sys.executable))
 
 
-def check_out(ref: str, folder: Path, *, own: bool) -> Tree:
-    """Write a revision into a folder, with this tree's benchmarks unless `own`; RevisionError if it fails."""
+def check_out(ref: str, folder: Path) -> Tree:
+    """Write a revision into a folder, with this tree's benchmarks; RevisionError if it fails."""
     archive = common.git("archive", "--format=tar", f"{ref}^{{commit}}")
     if archive is None:
         raise RevisionError(_why_not(ref))
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(folder, filter="data")
-    for name in () if own else _OURS:
+    for name in _OURS:
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(common.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     lock = folder / LOCK
@@ -69,12 +69,12 @@ def _why_not(ref: str) -> str:
     return f"{ref}: no such revision"
 
 
-def run(ref: str, cases: Mapping[str, str], rounds: int, *, own: bool) -> int:
+def run(ref: str, cases: Mapping[str, str], rounds: int) -> int:
     """Compare benchmarks, given with their arguments, and print a table of each; return the exit status."""
     failed = []
     with tempfile.TemporaryDirectory(prefix="fastpath-revision-") as directory:
         try:
-            there = check_out(ref, Path(directory), own=own)
+            there = check_out(ref, Path(directory))
         except RevisionError as error:
             print(f"scripts/bench: {error}", file=sys.stderr)
             return 2
@@ -127,7 +127,7 @@ def _figures(tree: Tree, name: str, arguments: str) -> dict[str, float]:
         command, cwd=tree.root, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
-        which = "this tree" if tree is HERE else "the old revision, which may lack what it needs: try --own"
+        which = "this tree" if tree is HERE else "the old revision, which may lack what it needs"
         raise RevisionError(f"exit status {done.returncode} with {which}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["figures"]
     return figures

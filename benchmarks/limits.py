@@ -17,65 +17,29 @@ import re
 import sys
 import time
 import urllib.request
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import uvloop
 
-from benchmarks import common, flood, load
+from benchmarks import common, documents, flood, load
 from benchmarks.common import Goal, Report
-from benchmarks.load import Connection
+from benchmarks.load import Connection, SteadyCallers
 from benchmarks.stage import Adapter, App, Stage, make_apps
 
-_CONNECTIONS, _INNOCENTS = 16, 8
+_CONNECTIONS = 16
 _LONG = 3000  # bytes of a selector; what is longer than 4 KiB is remembered nowhere
 _PROBE_SECONDS = 0.02
 _LONGEST_SECONDS = 60.0
 _METRIC = "http_requests_total"
 
 
-class Innocents:
-    """Callers at a constant rate for pods whose values must all be present."""
-
-    def __init__(self, stage: Stage, port: int, paths: Sequence[str], pods: int, rate: float) -> None:
-        self._stage = stage
-        self._port = port
-        self._requests = itertools.cycle([load.render(path) for path in paths])
-        self._pods = pods
-        self._rate = rate
-        self.took: list[float] = []
-        self.failures = 0
-        self.stopping = False
-
-    async def run(self) -> None:
-        """Send until `stopping`. A latency counts from the moment at which the request was due."""
-        free: asyncio.Queue[Connection] = asyncio.Queue()
-        connections = [await Connection.open(self._port, self._stage.tls) for _ in range(_INNOCENTS)]
-        for connection in connections:
-            free.put_nowait(connection)
-        begun, number = time.perf_counter(), 0
-        async with asyncio.TaskGroup() as group:
-            while not self.stopping:
-                due = begun + number / self._rate
-                await asyncio.sleep(due - time.perf_counter())
-                group.create_task(self._ask(free, due))
-                number += 1
-        for connection in connections:
-            connection.close()
-
-    async def _ask(self, free: asyncio.Queue[Connection], due: float) -> None:
-        connection = await free.get()
-        reply = await connection.get(next(self._requests))
-        free.put_nowait(connection)
-        self.took.append((time.perf_counter() - due) * 1000)
-        self.failures += reply.status != 200 or reply.body.count(b'"describedObject"') != self._pods
-
-
 class Meter:
     """The cost of one adapter during a case, and its self-metrics."""
 
-    def __init__(self, stage: Stage, adapter: Adapter, innocents: Callable[[], Innocents]) -> None:
+    def __init__(self, stage: Stage, adapter: Adapter, innocents: Callable[[], SteadyCallers]) -> None:
         self.stage = stage
         self.adapter = adapter
         self._innocents = innocents
@@ -117,24 +81,14 @@ class Meter:
         figures |= {
             "innocent_p50_ms": common.percentile(innocents.took, 0.5),
             "innocent_p99_ms": common.percentile(innocents.took, 0.99),
-            "innocent_failures": innocents.failures,
+            "innocent_failures": len(innocents.failures),
         }
         return {f"{case}_{name}": value for name, value in {**figures, **found}.items()}
 
 
 def rules(series: str) -> dict[str, object]:
     """Return a rule whose queries can be merged and swept."""
-    return {
-        "rules": [
-            {
-                "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
-                "resources": {
-                    "overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
-                },
-                "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-            }
-        ]
-    }
+    return {"rules": [documents.pods_rule(series)]}
 
 
 def path_of(app: App, metric: str, *, name: str = "%2A", selector: str = "") -> str:
@@ -184,18 +138,7 @@ async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float)
     }
 
 
-class Sizes(NamedTuple):
-    """The sizes of all cases: `rate` is the innocents' requests a second, `seconds` the time of an abuse."""
-
-    apps: int
-    pods: int
-    rate: float
-    seconds: float
-    series: int
-    changes: int
-
-
-def measure_callers(sizes: Sizes) -> dict[str, float]:
+def measure_callers(sizes: Namespace) -> dict[str, float]:
     apps = make_apps(sizes.apps, sizes.pods)
     figures: dict[str, float] = {}
     with Stage() as stage:
@@ -203,13 +146,13 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
         adapter = stage.start_adapter(
             stage.start_cluster(sizes.apps, sizes.pods), prometheus.url, rules(_METRIC)
         )
-        paths = [path_of(app, _METRIC) for app in apps]
-        meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
+        requests = [load.render(path_of(app, _METRIC)) for app in apps]
+        meter = Meter(
+            stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, sizes.rate)
+        )
         for case in ("selectors", "names", "metrics"):
-            requests = endless(case, apps)
-            # bound for the case
-            work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]
-            figures |= uvloop.run(work)
+            abuse = partial(ask_endlessly, meter, endless(case, apps), sizes.seconds)
+            figures |= uvloop.run(meter.take(case, abuse))
             for cache in ("routes", "objects", "batches", "selections", "bodies", "accesses"):
                 figures[f"{case}_{cache}_used_ratio"] = meter.read("fastpath_cache_used_ratio", cache=cache)
         figures["routes_evictions"] = meter.read("fastpath_cache_evictions_total", cache="routes")
@@ -218,16 +161,18 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
     return figures
 
 
-def measure_sweep(sizes: Sizes) -> dict[str, float]:
+def measure_sweep(sizes: Namespace) -> dict[str, float]:
     """Return the figures of a sweep with far more series than the one before."""
     apps = make_apps(sizes.apps, sizes.pods)
     with Stage() as stage:
-        url = stage.start_flood("prometheus", sizes.apps, sizes.pods, sizes.series)
+        url = stage.start_server("flood", "prometheus", sizes.apps, sizes.pods, sizes.series)
         adapter = stage.start_adapter(stage.start_cluster(sizes.apps, sizes.pods), url, rules(flood.METRIC))
-        paths = [path_of(app, flood.METRIC) for app in apps]
+        requests = [load.render(path_of(app, flood.METRIC)) for app in apps]
         # fast enough for all to be asked for within a second: else nothing is swept
         rate = max(sizes.rate, 2.0 * sizes.apps)
-        meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, rate))
+        meter = Meter(
+            stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, rate)
+        )
 
         async def work() -> dict[str, float]:
             await _until(
@@ -248,17 +193,19 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
         }
 
 
-def measure_changes(sizes: Sizes) -> dict[str, float]:
+def measure_changes(sizes: Namespace) -> dict[str, float]:
     count = -(-sizes.changes // sizes.pods)
     apps = make_apps(count, sizes.pods)
     with Stage() as stage:
-        cluster = stage.start_flood("cluster", count, sizes.pods, sizes.changes)
+        cluster = stage.start_server("flood", "cluster", count, sizes.pods, sizes.changes)
         kubeconfig = stage.directory / "kubeconfig-flood"
         kubeconfig.write_text(_KUBECONFIG.format(url=cluster), encoding="utf-8")
-        prometheus = stage.start_flood("prometheus", count, sizes.pods, 0)
+        prometheus = stage.start_server("flood", "prometheus", count, sizes.pods, 0)
         adapter = stage.start_adapter(kubeconfig, prometheus, rules(flood.METRIC))
-        paths = [path_of(app, flood.METRIC) for app in apps[: sizes.apps]]
-        meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
+        requests = [load.render(path_of(app, flood.METRIC)) for app in apps[: sizes.apps]]
+        meter = Meter(
+            stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, sizes.rate)
+        )
 
         def seen() -> float:
             return meter.read("fastpath_informer_events_total", resource="pods")
@@ -309,15 +256,14 @@ def _tell(url: str) -> None:
 
 
 def main() -> None:
-    given = common.parse_sizes(
+    sizes = common.parse_sizes(
         __doc__, apps=200, pods=5, rate=100.0, seconds=12.0, series=200_000, changes=10_000
     )
-    sizes = Sizes(**vars(given))
     common.stay_on_load_core()
     cases = ("selectors", "names", "metrics", "sweep", "changes")
     goals = {f"{case}_innocent_failures": Goal("failed requests of other callers", 0, "") for case in cases}
     goals |= {f"{case}_peak_mib": Goal("peak memory", 400, "MiB") for case in cases}
-    report = Report("limits", vars(given), goals)
+    report = Report("limits", vars(sizes), goals)
     for measure in (measure_callers, measure_sweep, measure_changes):
         report.add(**measure(sizes))
     report.show()

@@ -4,6 +4,7 @@ Requests carry the headers that kube-apiserver's aggregator sends, since reading
 """
 
 import asyncio
+import itertools
 import json
 import shutil
 import socket
@@ -11,7 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self, cast
 
@@ -36,6 +37,7 @@ HEADERS = {
 
 _CHUNK = 256 * 1024
 _FRESH_EVERY = 10
+_STEADY_CONNECTIONS = 8
 _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 
 
@@ -135,11 +137,11 @@ def parse_reply(received: bytes) -> Reply | None:
     return Reply(int(received[9:12]), received[head:]) if whole else None
 
 
-def render(path: str) -> bytes:
+def render(path: str, headers: Mapping[str, str] = HEADERS) -> bytes:
     lines = [
         f"GET {path} HTTP/1.1",
         "Host: localhost",
-        *(f"{name}: {value}" for name, value in HEADERS.items()),
+        *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "", ""]).encode()
 
@@ -147,6 +149,45 @@ def render(path: str) -> bytes:
 def make_fresh(path: str, word: str) -> str:
     """Return a path with a new selector that selects the same; requests.lua does the same."""
     return f"{path}%2Cprobe%21%3D{word}"
+
+
+class SteadyCallers:
+    """Callers that send requests at a constant rate, whose answers must have a value for each pod."""
+
+    def __init__(
+        self, port: int, tls: ssl.SSLContext, requests: Sequence[bytes], pods: int, rate: float
+    ) -> None:
+        self._port, self._tls = port, tls
+        self._requests = itertools.cycle(requests)
+        self._pods = pods
+        self._rate = rate
+        self.took: list[float] = []
+        """Latencies in milliseconds, from the moment at which a request was due."""
+        self.failures: list[Reply] = []
+        self.stopping = False
+
+    async def run(self, count: int | None = None) -> None:
+        """Send so many requests, or until `stopping`; return once all are answered."""
+        free: asyncio.Queue[Connection] = asyncio.Queue()
+        for _ in range(_STEADY_CONNECTIONS):
+            free.put_nowait(await Connection.open(self._port, self._tls))
+        begun, number = time.perf_counter(), 0
+        async with asyncio.TaskGroup() as group:
+            while not self.stopping and number != count:
+                due = begun + number / self._rate
+                await asyncio.sleep(due - time.perf_counter())
+                group.create_task(self._ask(free, due))
+                number += 1
+        while not free.empty():
+            free.get_nowait().close()
+
+    async def _ask(self, free: asyncio.Queue[Connection], due: float) -> None:
+        connection = await free.get()
+        reply = await connection.get(next(self._requests))
+        free.put_nowait(connection)
+        self.took.append((time.perf_counter() - due) * 1000)
+        if reply.status != 200 or reply.body.count(b'"describedObject"') != self._pods:
+            self.failures.append(reply)
 
 
 def run_closed_loop(

@@ -5,7 +5,7 @@ results have. They name it in double braces instead, so that a new run changes p
 
 - a figure, `serve.warm_16_p50_ms`, with a Python format if it needs one: `serve.warm_16_share_of_bare:.0%`;
 - `serve.settings.hpas`, `serve.machine.cpu`, `serve.time`: the rest of an entry;
-- `goals`, `missed`, `figures`, `ready`, `counters`, `noise`, `costs` and `ratios NAME`: tables that this
+- `goals`, `missed`, `figures`, `ready`, `costs` and `ratios NAME`: tables that this
   module builds;
 - `versus serve.warm_1_p50_ms`: a row's cells, ours, those of each form of the peer, and the ratio;
 - `run` and `behind`: where the figures are from, and where the peer is ahead;
@@ -23,8 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import common, counters, noise, peer, profiles, suite
-from benchmarks.counted import PROGRAMS
+from benchmarks import common, peer, profiles, suite
 from benchmarks.ready_world import STARTS
 from benchmarks.suite import Entry
 
@@ -213,66 +212,6 @@ def _ready(results: Mapping[str, Entry]) -> str:
     return _table((*head, "missing", "asked / needed"), rows)
 
 
-def _counters(results: Mapping[str, Entry]) -> str:
-    """Return the table of the processes' own counters: a row for each program."""
-    entry = _entry(results, "counters")
-    figures, notes = entry["figures"], entry["notes"]
-
-    def shares(name: str, kind: str = "") -> str:
-        found = [figures.get(f"{name}_{window}s{kind}_p95_share") for window in counters.WINDOWS]
-        return ", ".join("" if share is None else _percent(share) for share in found).strip(", ")
-
-    def number(name: str) -> str:
-        return f"{figures[name]:.2f}" if name in figures else ""
-
-    rows = [
-        (
-            program.about,
-            f"{figures[f'{name}_cores']:.2f}",
-            shares(name),
-            shares(name, "_calibrated"),
-            number(f"{name}_ratio"),
-            number(f"{name}_memory_ratio"),
-            notes[name].replace("\n", " ") or "counts",
-        )
-        for name, program in PROGRAMS.items()
-        if f"{name}_cores" in figures
-    ]
-    head = ("program", "cores", "p95 of the error", "calibrated", "CPU: container / counter")
-    return _table((*head, "memory: working set / resident", "verdict"), rows)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:,.0f} %"
-
-
-def _noise(results: Mapping[str, Entry]) -> str:
-    """Return the table of raises by noise: a row for each window."""
-    figures = _entry(results, "noise")["figures"]
-
-    def row(name: str, kind: str) -> str:
-        return ", ".join(f"{figures[f'{pods}_pods_{name}_{kind}']:.3g}" for pods in noise.PODS)
-
-    rows = [
-        (
-            f"{window} s",
-            row(f"{window}s", "unguarded_raises_per_hour"),
-            row(f"{window}s", "raises_per_hour"),
-            row(f"{window}s", "unguarded_reaction_p50_seconds"),
-            row(f"{window}s", "reaction_p50_seconds"),
-            row(f"{window}s", "reaction_p95_seconds"),
-        )
-        for window in noise.WINDOWS
-    ]
-    head = (
-        "window",
-        "raises in an hour, by tolerance alone",
-        "as shipped",
-        "step to raise, by tolerance alone, p50",
-    )
-    return _table((*head, "as shipped, p50", "p95"), rows)
-
-
 def _costs(_: Mapping[str, Entry]) -> str:
     """Return the largest parts of each profile, and the commit of the profiles."""
     kept = profiles.read()
@@ -328,8 +267,6 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Entry]], str]] = {
     "missed": _missed,
     "figures": _figures,
     "ready": _ready,
-    "counters": _counters,
-    "noise": _noise,
     "costs": _costs,
 }
 

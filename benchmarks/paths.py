@@ -26,7 +26,7 @@ import adapter
 from adapter.compose import app
 from adapter.compose.clock import SystemClock
 from adapter.config.options import SCALE
-from benchmarks import common, stepping
+from benchmarks import common, documents, load, stepping
 from benchmarks.load import Connection, Reply
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
@@ -43,6 +43,9 @@ _ADDRESS = "127.0.1.{}"
 _PATH = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/"
 _QUIET = 0.3  # seconds in which what a walk leaves behind ends
 _LONGEST = 30.0
+_FORWARDED = {name: value for name, value in load.HEADERS.items() if name != "Authorization"}
+"""The headers of a request that kube-apiserver forwards."""
+
 _RULE = """\
 - seriesQuery: 'load{namespace!="",pod!=""}'
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
@@ -143,7 +146,7 @@ class Requests:
         """Walk once: warm the same request as before, cold one with a new selector."""
         self._sent += not warm
         selector = urllib.parse.quote("app=web" if warm else f"app=web,probe!=n{self._sent}", safe="")
-        request = _render(f"{_PATH}{'warm' if warm else 'cold'}?labelSelector={selector}")
+        request = load.render(f"{_PATH}{'warm' if warm else 'cold'}?labelSelector={selector}", _FORWARDED)
         if warm:
             await self._connection.get(request)
         await asyncio.sleep(_QUIET)
@@ -152,22 +155,6 @@ class Requests:
         walk = self._recorder.end()
         check(reply)
         return walk
-
-
-def _render(path: str) -> bytes:
-    """Return a request as kube-apiserver forwards it."""
-    headers = {
-        "Host": "localhost",
-        "User-Agent": "kube-controller-manager/v1.36.0",
-        "Accept": "application/json, */*",
-        "Accept-Encoding": "gzip",
-        "Audit-Id": "6b1f7f5a-7f0f-4d53-9b6a-6f6dbd0f3c11",
-        "X-Forwarded-For": "10.0.0.1",
-        "X-Remote-Group": "system:authenticated",
-        "X-Remote-User": "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
-    }
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def check(reply: Reply) -> None:
@@ -268,19 +255,9 @@ async def walk_scrapes(directory: Path, runs: int) -> Walk:
 
 def _autoscaler() -> dict[str, Any]:
     every_second = [{"type": "Pods", "value": 100, "periodSeconds": 1}]
-    average = {"type": "AverageValue", "averageValue": "10"}
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": _PODS,
-            "maxReplicas": 1000,
-            "behavior": {"scaleUp": {"policies": every_second}},
-            "metrics": [{"type": "Pods", "pods": {"metric": {"name": "load"}, "target": average}}],
-        },
-    }
+    metrics = [documents.pods_metric("load", "10")]
+    behavior = {"scaleUp": {"policies": every_second}}
+    return documents.autoscaler("web", "default", metrics, (_PODS, 1000), behavior=behavior)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ async def opened(stage: Stage, assets: Path, period: float = 1.0) -> AsyncIterat
 
 
 async def start_fastpath(
-    stage: Stage, on: Opened, prometheus: str, rules: object, *flags: str, registered: Mapping[str, Any]
+    stage: Stage, on: Opened, prometheus: str, rules: object, registered: Mapping[str, Any]
 ) -> None:
     """Start `fastpath serve` and `fastpath scale`, and register what serves metrics.
 
@@ -72,9 +72,9 @@ async def start_fastpath(
     )
     kubeconfig = cluster.admin_kubeconfig
     served = await asyncio.to_thread(
-        stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *proxies, *flags
+        stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *proxies
     )
-    await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *flags)
+    await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules)
     for name, port in registered.items():
         await apply(cluster, *nodes.registration(name, NAMESPACE, port or served.port))
     await cluster.kubectl(

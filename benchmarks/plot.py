@@ -1,27 +1,159 @@
-"""Draws docs/images/growth.svg: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
+"""Draws the pictures of the performance pages: `python -m benchmarks.plot [NAME ...]`.
 
-One panel a case of `benchmarks.growth`, with logarithmic axes: the measured cost without the fixed cost, and
-a dashed line of linear growth through the last point. The same results give the same bytes. Needs matplotlib
-(requirements/bench.txt).
+- `reaction`: the average replicas of some cases over the time since the load stepped, the whole time to the
+  left, the first seconds to the right.
+- `ready`: how many of the needed pods are Ready, as an average of each chain over the time since the load
+  stepped, one panel for each start-up time. Pods beyond the needed ones do not count.
+- `growth`: one panel a case with logarithmic axes: the measured cost without the fixed cost, and a dashed
+  line of linear growth through the last point. Needs matplotlib (requirements/bench.txt).
+
+The same results give the same bytes. The colors of the first two follow the light or dark scheme of the
+reader.
 """
 
 import io
 import math
 import re
+import statistics
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from benchmarks import common, suite
+from benchmarks import common, reaction, stepping, suite
 from benchmarks.common import show_number
 from benchmarks.growth import ABOUT, UPPER
+from benchmarks.reaction import Curve
+from benchmarks.ready_world import NEEDED, PODS, STARTS
+from benchmarks.suite import Entry
+from fastpath_tools import charts
+from fastpath_tools.charts import AREA, LINE, Color, Frame, Look, Sheet, TrackStep
 
-PICTURE = common.ROOT / "docs" / "images" / "growth.svg"
+FOLDER = common.ROOT / "docs" / "images"
+
+_WEIGHT = "stroke-width: 2.5"
+CASES = {
+    "gauge": Look(LINE, charts.BLUE, "fast-scaler", _WEIGHT),
+    "boosted": Look(LINE, Color("#1a7f37", "#3fb950"), "HPA with boost", _WEIGHT),
+    "native": Look(LINE, charts.ORANGE, "HPA alone", _WEIGHT),
+}
+LOOKS = CASES | {
+    **{f"{case}-name": look._replace(shape=AREA, style="font-weight: 600") for case, look in CASES.items()},
+    "needed": Look(LINE, charts.SLATE, "needed", "stroke-width: 1.5; stroke-dasharray: 5 4"),
+    "missing": Look(AREA, charts.ORANGE, "too few replicas", "fill-opacity: 0.13"),
+}
+
+_EDGES = {"short": (46, 260), "medium": (316, 530), "long": (586, 790)}
+_CASES = {"native": "native", "boosted": "boosted", "fast": "gauge"}
+_STEPS = (5, 10, 20, 40, 50, 100)
 
 _COSTS = {"cpu_seconds": "processor seconds", "memory_mib": "MiB"}
 _POINT = re.compile(r"(?P<case>[a-z]+)_(?P<size>\d+)_(?P<cost>cpu_seconds|memory_mib)")
 _COLUMNS = 4
 _SALT = "fastpath"  # of the names within the picture, which are random otherwise
+
+
+def average(curves: Sequence[Curve], begin: int) -> list[tuple[float, float]]:
+    """Return the average of curves that begin with so many replicas, as the points of a line in steps."""
+    counts = [begin] * len(curves)
+    events = sorted((at, number, count) for number, curve in enumerate(curves) for at, count in curve)
+    points: list[tuple[float, float]] = [(0.0, float(begin))]
+    for at, number, count in events:
+        counts[number] = count
+        points.append((at, statistics.fmean(counts)))
+    return points
+
+
+def track(points: Sequence[tuple[float, float]], seconds: float) -> list[TrackStep]:
+    """Return the points of a line in steps as steps that end with the picture."""
+    ends = [at for at, _ in points[1:]] + [seconds]
+    return [
+        TrackStep(at, min(end, seconds), [count])
+        for (at, count), end in zip(points, ends, strict=True)
+        if at < seconds
+    ]
+
+
+def name(case: str, x: float, y: float) -> str:
+    """Return the name of a case in its color."""
+    return charts.text(x, y, CASES[case].words, f"{case}-name")
+
+
+def axes(frame: Frame, ticks: Sequence[float]) -> Iterator[str]:
+    """Yield the axes, their numbers, and the line of what is needed."""
+    yield from frame.axis()
+    words = {at: f"{at:g}" for at in ticks}
+    yield from frame.times(frame.bottom + 20, words | {ticks[-1]: f"{ticks[-1]:g} s"})
+    yield frame.line("needed", [TrackStep(frame.begin, frame.end, [frame.pods])])
+    yield charts.text(frame.right, frame.top - 8, "needed", anchor="end")
+    middle = (frame.left + frame.right) / 2
+    yield charts.text(middle, frame.bottom + 42, "time after the step", anchor="middle")
+
+
+def draw_reaction(entry: Entry) -> str:
+    """Return the picture of an entry of `reaction`."""
+    settings = entry["settings"]
+    begin, slow = int(settings["pods"]), settings["slow"]
+    needed = stepping.needed(begin)
+    curves = {case: reaction.read_curves(entry["notes"][f"replicas_{case}"]) for case in CASES}
+    lines = {case: average(found, begin) for case, found in curves.items()}
+    whole = Frame(64, 214, 0, 2 * slow, needed, begin, 46, 500)
+    early = Frame(64, 214, 0, 1.5, needed, begin, 560, 770)
+    missing = (
+        (step.start, step.end, step.values[0], needed)
+        for step in track(lines["native"], whole.end)
+        if step.start < step.end
+    )
+    sheet = Sheet(
+        f"Replicas after the load doubles: average of {settings['workloads']} workloads", LOOKS, 314
+    )
+    sheet.parts.append(charts.text(early.left, 26, "The first 1.5 s", "title"))
+    sheet.parts.append(whole.boxes("missing", missing))
+    for frame, ticks in ((whole, (0, 5, 10, 15, 20, 25, 30)), (early, (0, 0.5, 1, 1.5))):
+        sheet.parts += axes(frame, ticks)
+        sheet.parts += [
+            frame.line(case, track(lines[case], frame.end)) for case in ("native", "boosted", "gauge")
+        ]
+    low, x = whole.bottom, whole.x(16.8)
+    sheet.parts += [
+        charts.text(whole.x(1.3), whole.top + 22, "with Fastpath", "gauge-name"),
+        charts.text(whole.x(6), whole.y(begin + 0.65 * (needed - begin)), LOOKS["missing"].words),
+        name("native", x, low - 80),
+        charts.text(x, low - 62, f"Prometheus scrapes every {slow:g} s,"),
+        charts.text(x, low - 45, f"the HPA decides every {slow:g} s"),
+        name("gauge", early.x(0.05), early.top + 48),
+        name("boosted", early.x(0.68), low - 75),
+        name("native", early.x(0.68), low - 12),
+    ]
+    return sheet.render()
+
+
+def draw_ready(entry: Entry) -> str:
+    """Return the picture of an entry of `ready`."""
+    settings = entry["settings"]
+    sheet = Sheet(f"Ready pods after a load step: average of {settings['workloads']} workloads", LOOKS)
+    sheet.legend(CASES)
+    for start in STARTS:
+        seconds, ticks = scale_of(entry["figures"][f"native_{start}_p95_seconds"])
+        frame = Frame(108, 214, 0, seconds, NEEDED, PODS, *_EDGES[start])
+        sheet.parts.append(charts.text(frame.left, 80, f"Pods start in {settings[start]:g} s", "head"))
+        sheet.parts += axes(frame, ticks)
+        for chain, case in _CASES.items():
+            points = _ready_line(entry["notes"][f"ready_{chain}_{start}"])
+            sheet.parts.append(frame.line(case, track(points, seconds)))
+    sheet.y = 374
+    return sheet.render()
+
+
+def _ready_line(text: str) -> list[tuple[float, float]]:
+    curves = [[(at, min(count, NEEDED)) for at, count in curve] for curve in reaction.read_curves(text)]
+    return average(curves, PODS)
+
+
+def scale_of(longest: float) -> tuple[float, Sequence[float]]:
+    """Return the seconds that a panel shows, which are more than `longest`, and its ticks."""
+    step = next((step for step in _STEPS if longest < 4 * step), longest)
+    ticks = [step * number for number in range(5) if step * (number - 1) < longest]
+    return ticks[-1], ticks
 
 
 def panels(figures: Mapping[str, float]) -> dict[tuple[str, str], list[tuple[int, float]]]:
@@ -41,7 +173,7 @@ def panels(figures: Mapping[str, float]) -> dict[tuple[str, str], list[tuple[int
     return {key: sorted(points) for key, points in found.items()}
 
 
-def draw(entry: Mapping[str, Any]) -> str:
+def draw_growth(entry: Entry) -> str:
     """Return the picture of an entry of `growth`."""
     import matplotlib as mpl  # noqa: PLC0415 - installed where pictures are drawn
 
@@ -74,5 +206,26 @@ def draw(entry: Mapping[str, Any]) -> str:
     return picture.getvalue()
 
 
+PICTURES: Mapping[str, Callable[[Entry], str]] = {
+    "reaction": draw_reaction,
+    "ready": draw_ready,
+    "growth": draw_growth,
+}
+
+
+def path_of(name: str) -> Path:
+    return FOLDER / f"{name}.svg"
+
+
+def main(names: Sequence[str]) -> None:
+    results = suite.read(suite.RESULTS)
+    for name in names or PICTURES:
+        try:
+            path_of(name).write_text(PICTURES[name](results[name]), encoding="utf-8")
+        except ModuleNotFoundError as error:
+            install = ".venv/bin/pip install --require-hashes -r requirements/bench.txt"
+            sys.exit(f"the picture of {name} needs {error.name}: {install}")
+
+
 if __name__ == "__main__":
-    suite.draw_kept("growth", draw, PICTURE, sys.argv[1:])
+    main(sys.argv[1:])

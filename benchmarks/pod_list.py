@@ -10,7 +10,6 @@ adapter does not read. Runs until it is ended.
 import asyncio
 import itertools
 import json
-import operator
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,6 @@ from aiohttp import web
 from benchmarks import bare
 from benchmarks.stage import App, make_apps
 
-_BATCH = 100
 _TIME = "2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
 
 
@@ -138,21 +136,15 @@ class PodList:
         await response.prepare(request)
         if "watch" in request.query:
             late = itertools.islice(encode_pods(*self._pods, ready=False), self._events)
-            await _send(response, (b'{"type":"MODIFIED","object":' + text + b"}\n" for text in late))
+            await bare.send(response, (b'{"type":"MODIFIED","object":' + text + b"}\n" for text in late))
             await asyncio.Event().wait()
         await response.write(
             b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
         )
-        separators = itertools.chain([b""], itertools.repeat(b","))
-        await _send(response, map(operator.add, separators, encode_pods(*self._pods)))
+        await bare.send(response, bare.separated(encode_pods(*self._pods)))
         await response.write(b"]}\n")
         await response.write_eof()
         return response
-
-
-async def _send(response: web.StreamResponse, texts: Iterator[bytes]) -> None:
-    while batch := b"".join(itertools.islice(texts, _BATCH)):
-        await response.write(batch)
 
 
 if __name__ == "__main__":

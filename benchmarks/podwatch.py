@@ -2,19 +2,16 @@
 
 Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the
 pods of every app, and then takes a burst of events in which pods become unready. The longest hold is
-processor time between two turns of a timer. The longest collection is that of the garbage collector, with the
-imported objects frozen as `fastpath serve` freezes them.
+processor time between two turns of a timer.
 """
 
 import asyncio
 import gc
 import json
+import os
 import random
-import re
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import uvloop
 
@@ -27,8 +24,8 @@ from adapter.model.label_selectors import parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
-from benchmarks.common import ROOT, Goal, Report
-from benchmarks.stage import Stage, make_apps
+from benchmarks.common import Goal, Report
+from benchmarks.stage import Stage, make_apps, memory_of
 
 _TIMER_SECONDS = 0.001
 _PODS_PER_APP = 10
@@ -55,30 +52,6 @@ class Holds:
         return longest
 
 
-class Collections:
-    """The longest garbage collection, in milliseconds of processor time."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self._begun = 0.0
-        gc.callbacks.append(self._note)
-
-    def _note(self, phase: str, _: object) -> None:
-        if phase == "start":
-            self._begun = time.thread_time()
-        else:
-            self.longest = max(self.longest, (time.thread_time() - self._begun) * 1000)
-
-
-def memory(field: str) -> float:
-    """Return a line of this process' status in MiB."""
-    found = re.search(
-        rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
-    )
-    assert found is not None
-    return int(found[1]) / 1024
-
-
 async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     """Return the figures of one run in this process."""
     clock, monitoring = SystemClock(), Monitoring()
@@ -97,8 +70,8 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     ]
     gc.collect()
     gc.freeze()
-    collections, holds = Collections(), Holds()
-    before = memory("VmRSS")
+    holds = Holds()
+    before = memory_of(os.getpid())
     figures = {"before_mib": before}
     async with client, asyncio.TaskGroup() as group:
         tasks = [group.create_task(holds.watch()), group.create_task(watch.run())]
@@ -123,9 +96,8 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
         for task in tasks:
             task.cancel()
     return figures | {
-        "collection_ms": collections.longest,
-        "rss_mib": memory("VmRSS"),
-        "peak_mib": memory("VmHWM"),
+        "rss_mib": memory_of(os.getpid()),
+        "peak_mib": memory_of(os.getpid(), "VmHWM"),
         "changes": changes,
     }
 
@@ -133,15 +105,8 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
 def run_case(pods: int, owner: str, events: int) -> dict[str, float]:
     """Return the figures of one run in a process of its own."""
     with Stage() as stage:
-        url = stage.start_pod_list(pods, _PODS_PER_APP, owner, events)
-        command = [sys.executable, "-m", "benchmarks.podwatch", "--measure", url, str(pods), str(events)]
-        done = subprocess.run(
-            common.on_server_core(command), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
-        )
-        if done.returncode:
-            sys.exit(done.stderr)
-        found: dict[str, float] = json.loads(done.stdout)
-        return found
+        url = stage.start_server("pod_list", pods, _PODS_PER_APP, owner, events)
+        return common.run_part("podwatch", "--measure", url, pods, events)
 
 
 def main() -> None:

@@ -81,14 +81,6 @@ CASES: Mapping[str, Profile] = {
     "podwatch": Profile(
         "watch of pods", "podwatch", "--pods 20000 --events 5000 --runs 1", r"benchmarks\.podwatch|-m adapter"
     ),
-    "discovery": Profile(
-        "discovery of series",
-        "discovery",
-        "--series 300000 --runs 1",
-        r"benchmarks\.discovery relist|series_worker",
-    ),
-    "reload": Profile("a changed rules file", "reload", "--runs 1", _SERVE),
-    "decide": Profile("`fastpath evaluate`", "decide", "--runs 1", r"adapter evaluate|benchmarks\.decide"),
 }
 
 

@@ -23,16 +23,14 @@ import contextlib
 import random
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks import common, load, stepping
+from benchmarks import common, stepping
 from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage
 from benchmarks.stepping import CASES, CLOCK, NAMESPACE, Workload
-from fastpath_sandbox.apiserver.reviews import TokenVerdict
-from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.apiserver.workloads import ScaleWatch
 from fastpath_sandbox.demo.metric_source import Job
 from tests.support import scalewrites
 from tests.support.scalewrites import Audit
@@ -40,7 +38,7 @@ from tests.support.scalewrites import Audit
 SEED = 20_261_120
 
 DRAWN = ("native", "boosted", "gauge")
-"""The cases whose replicas over time are kept, for the picture that `benchmarks.reaction_plot` draws."""
+"""The cases whose replicas over time are kept, for the picture that `benchmarks.plot` draws."""
 
 Curve = list[tuple[float, int]]
 """The replicas that were written for one workload, each with the seconds since the load stepped."""
@@ -73,9 +71,8 @@ async def _run(
 ) -> tuple[dict[str, float], dict[str, str]]:
     workloads = stepping.cast(count, CLOCK.wall())
     async with contextlib.AsyncExitStack() as stack:
-        cluster = Cluster(now=CLOCK.wall)
+        cluster = stepping.make_cluster()
         await stack.enter_async_context(cluster)
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
         stepping.create_kind(cluster)
         port, addresses = await stack.enter_async_context(
             stepping.listening(cluster, workloads, pods, CLOCK.wall)
@@ -96,43 +93,44 @@ async def _run(
         )
         await stepping.until_active(cluster, NAMESPACE, [each.name for each in workloads], 2 * slow)
         await asyncio.sleep(stepping.WINDOW)  # so that every rate is over a whole window
-        watch, audit = ScaleWatch(cluster, CLOCK.wall), Audit(CLOCK.wall, slow)
+        audit = Audit(CLOCK.wall, slow)
         scalewrites.follow(cluster, audit)
         begin = CLOCK.wall() + 0.5
         for workload in workloads:
             workload.step = begin + seconds * spread.random()
-        await _until_written(watch, workloads, pods, begin + seconds + 4 * slow + stepping.WINDOW + 5)
+        needed = stepping.needed(pods)
+        await stepping.until(
+            lambda: all(seconds_to(audit, each, needed) is not None for each in workloads),
+            seconds + 4 * slow + stepping.WINDOW + 5,
+        )
         # what was raised last is looked at by the native controller once more
         await asyncio.sleep(max(0.0, begin + seconds + 2 * slow - CLOCK.wall()))
     (log,) = stage.directory.glob("scaler-*.log")
-    figures = _figures(watch, workloads, pods, log) | _disputes(audit, workloads)
+    boosted = [each for each in workloads if each.case == "boosted"]
+    figures = _figures(audit, workloads, pods, log) | {
+        "boosted_native_first": count_native_first(audit, boosted),
+        "boosted_reversals": count_reversals(audit, boosted),
+    }
     curves = {case: [_curve(audit, each) for each in workloads if each.case == case] for case in DRAWN}
     return figures, {f"replicas_{case}": write_curves(found) for case, found in curves.items()}
 
 
-async def _until_written(
-    watch: ScaleWatch, workloads: Sequence[Workload], pods: int, deadline: float
-) -> None:
-    """Wait until every workload has all that it needs, or the time is over."""
-    while any(_reaction(watch, each, stepping.needed(pods)) is None for each in workloads):
-        await asyncio.sleep(0.1)
-        if CLOCK.wall() > deadline:
-            return
+def seconds_to(audit: Audit, workload: Any, least: int = 0) -> float | None:
+    """Return the seconds from a step to the first raise that asks for at least so many replicas."""
+    writes = audit.of(workload.name, since=workload.step)
+    raises = (each for each in writes if each.after > each.before and each.after >= least)
+    first = next(raises, None)
+    return None if first is None else first.time - workload.step
 
 
-def _reaction(watch: ScaleWatch, workload: Workload, least: int = 0) -> float | None:
-    at = watch.raised(NAMESPACE, workload.name, workload.step, least)
-    return None if at is None else at - workload.step
-
-
-def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: Path) -> dict[str, float]:
+def _figures(audit: Audit, workloads: Sequence[Workload], pods: int, log: Path) -> dict[str, float]:
     """Return the figures of all cases. A workload that was never scaled has no time, and is counted."""
     figures: dict[str, float] = {}
-    unwritten = 0
+    unwritten, needed = 0, stepping.needed(pods)
     for case in CASES:
         mine = [each for each in workloads if each.case == case]
-        for prefix, least in (("", 0), ("all_", stepping.needed(pods))):
-            found = [_reaction(watch, each, least) for each in mine]
+        for prefix, least in (("", 0), ("all_", needed)):
+            found = [seconds_to(audit, each, least) for each in mine]
             times = [each for each in found if each is not None]
             unwritten += len(found) - len(times)
             if not times:
@@ -140,22 +138,22 @@ def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: P
             figures[f"{case}_{prefix}p50_seconds"] = statistics.median(times)
             figures[f"{case}_{prefix}mean_seconds"] = statistics.fmean(times)
             figures[f"{case}_{prefix}max_seconds"] = max(times)
-        above = sum(watch.highest(NAMESPACE, each.name, 0.0) > stepping.needed(pods) for each in mine)
+        above = sum(any(write.after > needed for write in audit.of(each.name)) for each in mine)
         figures[f"{case}_above_needed"] = above
     figures["unwritten"] = unwritten
     return figures
 
 
-def _disputes(audit: Audit, workloads: Sequence[Workload]) -> dict[str, float]:
-    """Return how often the native controller raised a boosted workload first, and how often it undid one."""
-    first = reversals = 0
-    for each in workloads:
-        if each.case == "boosted":
-            writes = audit.of(each.name)
-            raises = [write for write in writes if write.after > write.before]
-            first += bool(raises) and raises[0].by != scalewrites.BOOSTER
-            reversals += sum(write.after < write.before for write in writes if write.by == scalewrites.NATIVE)
-    return {"boosted_native_first": first, "boosted_reversals": reversals}
+def count_reversals(audit: Audit, workloads: Iterable[Any]) -> int:
+    """Return how often the native controller undid a raise of a boosted workload."""
+    writes = (write for each in workloads for write in audit.of(each.name, scalewrites.NATIVE, each.step))
+    return sum(write.after < write.before for write in writes)
+
+
+def count_native_first(audit: Audit, workloads: Iterable[Any]) -> int:
+    """Return how many boosted workloads the native controller raised first."""
+    raises = ([write for write in audit.of(each.name) if write.after > write.before] for each in workloads)
+    return sum(bool(found) and found[0].by != scalewrites.BOOSTER for found in raises)
 
 
 def _curve(audit: Audit, workload: Workload) -> Curve:

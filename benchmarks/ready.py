@@ -37,14 +37,13 @@ import sys
 from collections.abc import Sequence
 
 from adapter.autoscaler.decide.observation import Settings
-from benchmarks import capacity, common, load, reaction, ready_world, stepping
+from benchmarks import capacity, common, reaction, ready_world, stepping
 from benchmarks.capacity import WorkloadTimes
 from benchmarks.common import Goal, Report
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import CHAINS, HPA_CHAINS, NAMESPACE, STARTS, ZERO_CHAINS, Workload
 from benchmarks.stage import Stage
 from benchmarks.stepping import CLOCK
-from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.metric_source import Job
 from fastpath_sandbox.prometheus.series import Exporter
@@ -89,9 +88,8 @@ async def _run(
 ) -> tuple[Audit, float]:
     """Step the load of all workloads; return what was written, and when all had the pods that they need."""
     async with contextlib.AsyncExitStack() as stack:
-        cluster = Cluster(now=CLOCK.wall)
+        cluster = stepping.make_cluster()
         await stack.enter_async_context(cluster)
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
         stepping.create_kind(cluster)
         pods = Pods(cluster, workloads, CLOCK.wall, stage.directory / "pods.json")
         await stack.enter_async_context(pods)
@@ -121,7 +119,11 @@ async def _run(
         begin = CLOCK.wall() + 0.5
         _plan_steps(workloads, begin, seconds, spread)
         longest = max(startup.ready for each in workloads for startup in each.startups)
-        await _until_ready(workloads, begin + seconds + 4 * slow + longest + _SPARE_SECONDS)
+        # until every workload has enough pods that are Ready and counted
+        await stepping.until(
+            lambda: all(_end_of(each) is not None for each in workloads),
+            seconds + 4 * slow + longest + _SPARE_SECONDS,
+        )
         end = CLOCK.wall()
         await asyncio.sleep(2 * slow)  # a count that is too high may follow the last pods
         return audit, end
@@ -134,11 +136,7 @@ async def _until_lowest(cluster: Cluster, workloads: Sequence[Workload], seconds
         counts = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.list("Deployment")}
         return [each.name for each in workloads if counts[each.name] != each.lowest]
 
-    try:
-        async with asyncio.timeout(seconds):
-            while wrong():  # noqa: ASYNC110 - the API server has no event for it
-                await asyncio.sleep(0.2)
-    except TimeoutError:
+    if not await stepping.until(lambda: not wrong(), seconds):
         sys.exit(f"these workloads have a wrong count of pods before the step: {', '.join(wrong())}")
 
 
@@ -148,14 +146,6 @@ def _plan_steps(workloads: Sequence[Workload], begin: float, seconds: float, spr
     for each in workloads:
         key = each.is_at_zero, each.start, each.name.rpartition("-")[2]
         each.step = moments.setdefault(key, begin + seconds * spread.random())
-
-
-async def _until_ready(workloads: Sequence[Workload], deadline: float) -> None:
-    """Wait until every workload has enough pods that are Ready and counted, or the time is over."""
-    while any(_end_of(each) is None for each in workloads):
-        await asyncio.sleep(0.2)
-        if CLOCK.wall() > deadline:
-            return
 
 
 def _end_of(workload: Workload) -> float | None:
@@ -194,7 +184,7 @@ def _figures(workloads: Sequence[Workload], end: float) -> dict[str, float]:
 
 
 def _curves(workloads: Sequence[Workload], end: float) -> dict[str, str]:
-    """Return the Ready pods over time of each chain and start-up, for the picture of `ready_plot`."""
+    """Return the Ready pods over time of each chain and start-up, for the picture of `benchmarks.plot`."""
     curves: dict[str, list[reaction.Curve]] = {}
     for each in workloads:
         if not each.is_at_zero:
@@ -240,7 +230,6 @@ def _disputes(workloads: Sequence[Workload], audit: Audit) -> dict[str, float]:
     above: dict[str, float] = dict.fromkeys(
         ("above_needed", "boosted_above_by_hpa", "native_above_needed"), 0
     )
-    reversals = 0
     for each in workloads:
         writes = audit.of(each.name, since=each.step)
         over = {write.by for write in writes if write.after > each.needed}
@@ -248,9 +237,8 @@ def _disputes(workloads: Sequence[Workload], audit: Audit) -> dict[str, float]:
         if each.chain in HPA_CHAINS:
             name = "boosted_above_by_hpa" if each.chain == "boosted" else "native_above_needed"
             above[name] += scalewrites.NATIVE in over
-        if each.chain == "boosted":
-            reversals += sum(write.after < write.before for write in writes if write.by == scalewrites.NATIVE)
-    return above | {"boosted_reversals": reversals}
+    boosted = (each for each in workloads if each.chain == "boosted")
+    return above | {"boosted_reversals": reaction.count_reversals(audit, boosted)}
 
 
 if __name__ == "__main__":

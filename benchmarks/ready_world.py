@@ -10,11 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import msgspec
-
-from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling.hpa import encode_scalar
-from benchmarks import capacity
+from benchmarks import capacity, documents
 from benchmarks.capacity import PodTimes, Startup
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 
@@ -189,32 +185,18 @@ def queue_service(port: int) -> list[dict[str, Any]]:
     return [pod, endpoints]
 
 
-_SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-
-
 def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
     """Return rules for all chains; those `scraped` read the pods directly at this port, or the queues."""
-    places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
-    direct = {"scrape": {"interval": f"{INTERVAL:g}s", "port": port}}
+    interval = f"{INTERVAL:g}s"
+    direct: dict[str, Any] = {"scrape": {"interval": interval, "port": port}}
     service = {"namespace": NAMESPACE, "name": QUEUES}
-    of_queues = {"scrape": {"interval": f"{INTERVAL:g}s", "port": "metrics", "service": service}}
+    of_queues: dict[str, Any] = {"scrape": {"interval": interval, "port": "metrics", "service": service}}
     return {
         "rules": [
-            {
-                "seriesQuery": f'{chain}_load{{namespace!="",pod!=""}}',
-                "resources": {"overrides": places},
-                "metricsQuery": _SUM,
-                **(direct if chain in scraped else {}),
-            }
-            for chain in CHAINS
+            documents.pods_rule(f"{chain}_load", **(direct if chain in scraped else {})) for chain in CHAINS
         ],
         "externalRules": [
-            {
-                "seriesQuery": f'{chain}_depth{{namespace!="",queue!=""}}',
-                "resources": {"overrides": {"namespace": {"resource": "namespace"}}},
-                "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)",
-                **(of_queues if chain in scraped else {}),
-            }
+            documents.queue_rule(f"{chain}_depth", **(of_queues if chain in scraped else {}))
             for chain in ZERO_CHAINS
         ],
     }
@@ -222,27 +204,11 @@ def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
 
 def autoscaler(workload: Workload) -> dict[str, Any]:
     """Return the HorizontalPodAutoscaler or the FastPathAutoscaler of a workload."""
-    native = workload.chain in HPA_CHAINS
-    metadata: dict[str, Any] = {"name": workload.name, "namespace": NAMESPACE}
-    target = {"type": "AverageValue", "averageValue": str(_TARGET)}
-    metrics: list[Any] = [{"type": "Pods", "pods": {"metric": {"name": workload.series}, "target": target}}]
+    metric = documents.pods_metric(workload.series, str(_TARGET))
+    more: dict[str, Any] = {}
     if workload.is_at_zero:
-        metric = {"name": workload.series, "selector": {"matchLabels": {"queue": workload.name}}}
-        metrics = [{"type": "External", "external": {"metric": metric, "target": target}}]
-    if workload.chain == "boosted":
-        metadata["annotations"] = {model.MODE_ANNOTATION: "boost"}
-        floor = model.handshake(workload.name, model.EXTERNAL)
-        metrics.append(msgspec.to_builtins(floor, enc_hook=encode_scalar))
-    return {
-        "apiVersion": "autoscaling/v2" if native else "fastpath.io/v1alpha1",
-        "kind": "HorizontalPodAutoscaler" if native else "FastPathAutoscaler",
-        "metadata": metadata,
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name},
-            "minReplicas": workload.lowest,
-            "maxReplicas": 5 * PODS,
-            "metrics": metrics,
-            # a zero counts only if the autoscaler came to it: those of a queue do so before the run
-            **({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}} if workload.is_at_zero else {}),
-        },
-    }
+        metric = documents.external_metric(workload.series, str(_TARGET), queue=workload.name)
+        # a zero counts only if the autoscaler came to it: those of a queue do so before the run
+        more = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+    more |= {"native": workload.chain in HPA_CHAINS, "boosted": workload.chain == "boosted"}
+    return documents.autoscaler(workload.name, NAMESPACE, [metric], (workload.lowest, 5 * PODS), **more)

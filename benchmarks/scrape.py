@@ -3,7 +3,7 @@
 `parse` finds one family in a body. `take` does all that is done with a body: it parses, records the samples
 of a counter and evaluates the pod's rate. `scrape` also reads the pods over HTTP on loopback, with the pods
 on another core. Bodies are those of ordinary programs: some 300 and some 900 lines, 24 and 70 KiB, a dozen
-series of one name wanted. `client` is prometheus-client's own parser on the smaller one.
+series of one name wanted.
 
 `usage` is what follows a scrape of a pod's own usage, each second: its history, the comparison with the usage
 of its container, and the reading. `usage_pod_microseconds` is the processor time for one pod, and
@@ -23,7 +23,6 @@ from typing import Any
 
 import uvloop
 from aiohttp import web
-from prometheus_client import parser
 
 from adapter.autoscaler.decide.observation import PodsReading
 from adapter.autoscaler.metrics.feed import SourceAnswer
@@ -114,7 +113,6 @@ def main() -> None:
         "parse_large": (lambda: _parse(large, count), count),
         "parse_openmetrics": (lambda: _parse(metrics, count, openmetrics=True), count),
         "take_large": (lambda: _take(count), count),
-        "client_small": (lambda: _parse_with_client(small, max(1, count // 100)), max(1, count // 100)),
     }
     runs = range(int(sizes.runs))
     for name, (function, pods) in work.items():
@@ -145,12 +143,6 @@ def _parse(body: bytes, count: int, *, openmetrics: bool = False) -> None:
     names = frozenset({WANTED})
     for _ in range(count):
         assert len(parse(body, names, openmetrics=openmetrics)) == 12
-
-
-def _parse_with_client(body: bytes, count: int) -> None:
-    for _ in range(count):
-        families = list(parser.text_string_to_metric_families(body.decode()))
-        assert sum(family.name == "http_requests" for family in families) == 1
 
 
 def _take(count: int) -> None:

@@ -29,14 +29,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import common, load, peer
+from benchmarks import common, documents, load, peer
 from benchmarks.common import Goal, Report
 from benchmarks.load import Caller, Load
 from benchmarks.peer import Peer
 from benchmarks.stage import App, Stage, cpu_seconds_of, make_apps, memory_of, processor_seconds
 from tests.support.prometheus import PrometheusServer
 
-_QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
 _WARM = "http_requests_per_second"
 _COLD = "http_requests_per_second_uncached"
 
@@ -51,12 +50,7 @@ def rules(*, ours: bool = True) -> dict[str, object]:
 
     Without `ours`, the keys that prometheus-adapter does not know are left out.
     """
-    resources = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
-    rule = {
-        "seriesQuery": 'http_requests_total{namespace!="",pod!=""}',
-        "resources": resources,
-        "metricsQuery": _QUERY,
-    }
+    rule = documents.pods_rule("http_requests_total", documents.RATE)
     kept = {"ttl": "1s"} if ours else {}
     return {"rules": [{**rule, "name": {"as": _WARM}, **kept}, {**rule, "name": {"as": _COLD}}]}
 
@@ -252,7 +246,7 @@ class _Asking:
         pairs = []
         for app in self._apps:
             matchers = f'namespace="{app.namespace}",pod=~"{"|".join(app.pods)}"'
-            promql = _QUERY.replace("<<.Series>>", app.metric).replace("<<.LabelMatchers>>", matchers)
+            promql = documents.RATE.replace("<<.Series>>", app.metric).replace("<<.LabelMatchers>>", matchers)
             pairs.append((load.render(path_of(app, _COLD)), promql.replace("<<.GroupBy>>", "pod")))
         cold: list[float] = []
         alone: list[float] = []

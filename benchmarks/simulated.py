@@ -5,13 +5,9 @@ is ten pods, so no target was chosen by its result. Counts have no limit: maxRep
 highest load needs.
 """
 
-import argparse
 import math
-import os
-import platform
 import time
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +15,7 @@ import msgspec
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
-from benchmarks import traces
+from benchmarks import documents, traces
 from benchmarks.traces import TRACES
 from fastpath_forecast.simulate.load import Load
 from fastpath_forecast.simulate.simulation import Scenario, simulate
@@ -27,7 +23,6 @@ from fastpath_tools.simulate.policies import read_policy
 from fastpath_tools.simulate.results import PolicyFigures
 
 PAGE = Path(__file__).parent.parent / "docs" / "simulated-traces.md"
-BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
 
 POLICIES = ("native", "boost", "fast")
 START_UPS = (20, 60, 180)
@@ -52,30 +47,11 @@ class Row(NamedTuple):
     seconds: float
 
 
-def scenario_of(place: int, folder: Path, start_up: int) -> tuple[Scenario, float]:
-    """Return the scenario of a trace, and the ratio of its highest load to its mean."""
-    load = traces.load_of(TRACES[place], folder)
-    return scenario_for(load, start_up), load.highest / load.mean
-
-
 def autoscaler(target: int, least: int, most: int) -> FastPathAutoscaler:
     """Return an autoscaler with a Pods metric `load`; the target is in thousandths."""
-    metric = {
-        "type": "Pods",
-        "pods": {
-            "metric": {"name": "load"},
-            "target": {"type": "AverageValue", "averageValue": f"{target}m"},
-        },
-    }
-    document = {
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": least,
-            "maxReplicas": most,
-            "metrics": [metric],
-        },
-    }
+    document = documents.autoscaler(
+        "web", "default", [documents.pods_metric("load", f"{target}m")], (least, most)
+    )
     return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
 
 
@@ -89,13 +65,14 @@ def scenario_for(load: Load, start_up: int) -> Scenario:
 def run(job: tuple[int, int, Path]) -> Row:
     place, start_up, folder = job
     began = time.process_time()
-    scenario, ratio = scenario_of(place, folder, start_up)
+    load = traces.load_of(TRACES[place], folder)
+    scenario = scenario_for(load, start_up)
     cells = []
     for text in POLICIES:
         found = PolicyFigures(text, simulate(scenario, read_policy(text)).runs)
         need = found.mean("needPodSeconds") / 100
         cells.append(Cell(found.mean("shortagePodSeconds") / need, found.mean("podSeconds") / need))
-    return Row(place, start_up, ratio, tuple(cells), time.process_time() - began)
+    return Row(place, start_up, load.highest / load.mean, tuple(cells), time.process_time() - began)
 
 
 def render(rows: list[Row]) -> str:
@@ -116,20 +93,8 @@ def _percent(share: float) -> str:
     return f"{share:.2f} %" if share < 9.995 else f"{share:.1f} %"
 
 
-def processor() -> str:
-    """Return the name of the processor."""
-    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
-    parser.add_argument("--write", action="store_true", help="write the table to the page")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
+    given = traces.parser_of(__doc__).parse_args()
     for trace in TRACES:
         traces.fetch(trace, given.folder)
     jobs = [(place, start_up, given.folder) for place in range(len(TRACES)) for start_up in START_UPS]
@@ -138,21 +103,8 @@ def main() -> None:
         for row in pool.map(run, jobs):
             print(TRACES[row.trace].name, row.start_up, row.cells, f"{row.seconds:.1f} s", flush=True)
             rows.append(row)
-    table = render(rows)
-    cpu = sum(row.seconds for row in rows)
-    day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
-    machine = f"{processor()}, Python {platform.python_version()}"
-    made = f"Made on {day} on {machine}, in {cpu:.0f} s of CPU time."
-    print(table, made, sep="\n\n")
-    if given.write:
-        replace_table(PAGE, f"{table}\n\n{made}")
-
-
-def replace_table(page: Path, table: str) -> None:
-    """Write a table to its place in a page."""
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", "utf-8")
+    cpu = f"{sum(row.seconds for row in rows):.0f} s of CPU time"
+    traces.put_table(PAGE, "the table", render(rows), cpu, write=given.write)
 
 
 if __name__ == "__main__":

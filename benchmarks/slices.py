@@ -5,8 +5,7 @@ share of the slices, in a process of its own on one core; the first one has all.
 targets and pods into its caches, over HTTP, and decides with the values that `benchmarks.tick` uses.
 
 The figures of a share are those of the scaler that has most. `..._share` is the part of what one scaler with
-all slices has: of its memory, and of the objects that it decodes. `taken_seconds` is the time from the moment
-when a scaler takes one more slice until its objects are there. `round_seconds` is one decision of all its
+all slices has: of its memory, and of the objects that it decodes. `round_seconds` is one decision of all its
 autoscalers, in processor time, and so are `list_cpu_seconds` (all first lists) and
 `event_cpu_microseconds` (one change of any pod of the cluster).
 """
@@ -15,9 +14,9 @@ import asyncio
 import gc
 import itertools
 import json
+import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -49,12 +48,11 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from benchmarks import bare, common, tick
-from benchmarks.common import ROOT, Goal, Report
+from benchmarks import bare, common, documents, tick
+from benchmarks.common import Goal, Report
 from benchmarks.pod_list import pod
-from benchmarks.podwatch import memory
-from benchmarks.stage import App, Stage, make_apps
-from tests.support.controller import NoForecasts
+from benchmarks.stage import App, Stage, make_apps, memory_of
+from tests.support.controller import HandClock, NoForecasts
 
 _PODS = 2
 _BATCH = 200
@@ -64,13 +62,7 @@ _BEGIN = "/begin"
 _VERSION = "900"
 """The version of all lists."""
 
-_METRIC = {
-    "type": "Pods",
-    "pods": {
-        "metric": {"name": "requests_per_second"},
-        "target": {"type": "AverageValue", "averageValue": "20"},
-    },
-}
+_METRIC = documents.pods_metric("requests_per_second", "20")
 
 
 # -- the API server ------------------------------------------------------------------------------------------
@@ -214,7 +206,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     """Return the figures of a scaler with these slices, in this process."""
     clock, monitoring, scope = SystemClock(), Monitoring(), SliceScope()
     problems = ProblemLog(monitoring, clock)
-    ticking = tick.Clock()
+    ticking = HandClock()
     world: Any = _World(ticking, _PODS, 0)
     unused: Any = _Catalogue()
     client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
@@ -250,27 +242,18 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
             "autoscalers": count,
             "pods": pods.count(""),
         }
-        figures |= {
-            "pods": pods.count(""),
-            "event_cpu_microseconds": await _follow_events(client, monitoring),
-        }
+        figures["event_cpu_microseconds"] = await _follow_events(client, monitoring)
         gc.collect()
         figures["round_seconds"] = statistics.median(
             [await _round(controllers, ticking) for _ in range(_ROUNDS)]
         )
-        figures |= {"memory_mib": memory("VmRSS"), "peak_mib": memory("VmHWM")}
-        if len(numbers) < slices.COUNT:
-            other = next(number for number in range(slices.COUNT) if number not in numbers)
-            began = time.perf_counter()
-            scope.set({*numbers, other})
-            await scope.wait_for(other)
-            figures["taken_seconds"] = time.perf_counter() - began
+        figures |= {"memory_mib": memory_of(os.getpid()), "peak_mib": memory_of(os.getpid(), "VmHWM")}
         for task in tasks:
             task.cancel()
     return figures
 
 
-async def _round(controllers: Sequence[Controller], clock: tick.Clock) -> float:
+async def _round(controllers: Sequence[Controller], clock: HandClock) -> float:
     """Decide all autoscalers once; return the processor seconds."""
     clock.seconds += 1.0
     used = time.process_time()
@@ -302,14 +285,7 @@ async def _first_lists(cache: Any) -> None:
 
 
 def _run(url: str, numbers: Sequence[int]) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.slices", "--measure", url, *map(str, numbers)]
-    done = subprocess.run(
-        common.on_server_core(command), cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
-    )
-    if done.returncode:
-        sys.exit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    return common.run_part("slices", "--measure", url, *numbers)
 
 
 def main() -> None:
@@ -328,7 +304,7 @@ def main() -> None:
         },
     )
     with Stage() as stage:
-        url = stage.start_slices(count)
+        url = stage.start_server("slices", count)
         alone = _run(url, range(slices.COUNT))
         shares = [_run(url, range(place, slices.COUNT, scalers)) for place in range(scalers)]
     worst = {name: max(share[name] for share in shares) for name in shares[0]}
@@ -345,7 +321,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         with ShortCollections():  # as the scaler runs
             print(json.dumps(uvloop.run(measure(sys.argv[2], [*map(int, sys.argv[3:])]))))
-    elif sys.argv[1:2] == ["--serve"]:
-        uvloop.run(bare.listen(Server(int(sys.argv[3])).answer, Path(sys.argv[2])))
+    elif len(sys.argv) == 3 and not sys.argv[1].startswith("-"):
+        uvloop.run(bare.listen(Server(int(sys.argv[2])).answer, Path(sys.argv[1])))
     else:
         main()

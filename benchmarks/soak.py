@@ -15,12 +15,10 @@ run: `--minutes 60`.
 import argparse
 import asyncio
 import contextlib
-import re
 import statistics
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any
 
 import uvloop
 
@@ -28,8 +26,9 @@ from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.soak_callers import Callers
 from benchmarks.soak_faults import Faults
-from benchmarks.soak_programs import Held, Program, start_scale, start_serve
-from benchmarks.soak_world import CLOCK, LEAST, MOST, World, world
+from benchmarks.soak_world import LEAST, MOST, Held, World
+from benchmarks.stage import Stage
+from benchmarks.stepping import CLOCK
 
 _FEED_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
@@ -39,7 +38,6 @@ _LONGEST_RELIST = 15.0
 _LONGEST_SILENCE = 10.0
 _MOST_SAMPLES = 720
 _SETTLE_SECONDS = 20.0
-_HARDLY = 0.01
 _NO_MORE = 12  # open connections beyond those at the start: one for each recent address of a pod
 
 GOALS = {
@@ -58,18 +56,18 @@ GOALS = {
 class Watch:
     """The measurements of the programs over a run."""
 
-    def __init__(self, programs: Sequence[Program]) -> None:
-        self.held: dict[str, list[Held]] = {program.name: [] for program in programs}
+    def __init__(self, world: World) -> None:
+        self.held: dict[str, list[Held]] = {program: [] for program in world.pids}
         self.rounds: list[dict[str, float]] = []
         """Latency of each round."""
         self.rises = self.falls = self.wrong_replicas = 0
-        self._programs = programs
+        self._world = world
         self._begun = CLOCK.monotonic()
 
     async def look(self) -> None:
         """Measure the programs now."""
-        for program in self._programs:
-            self.held[program.name].append(await program.hold(CLOCK.monotonic() - self._begun))
+        for program, held in self.held.items():
+            held.append(await self._world.hold(program, CLOCK.monotonic() - self._begun))
 
     async def follow_programs(self, seconds: float) -> None:
         """Measure the programs periodically, until cancelled."""
@@ -77,11 +75,11 @@ class Watch:
             await self.look()
             await asyncio.sleep(seconds)
 
-    async def follow_replicas(self, around: World) -> None:
+    async def follow_replicas(self) -> None:
         """Count the raises and cuts of the scaled workload, and unjustified counts, until cancelled."""
-        last = around.replicas()
+        last = self._world.replicas()
         while True:
-            now = around.replicas()
+            now = self._world.replicas()
             self.rises += now > last
             self.falls += now < last
             self.wrong_replicas += now != last and not LEAST <= now <= MOST
@@ -104,22 +102,18 @@ class Watch:
         return float(getattr(held[-1], field) - getattr(held[0], field))
 
 
-async def soak(
-    around: World, programs: Sequence[Program], callers: Callers, faults: Faults, minutes: float
-) -> Watch:
+async def soak(world: World, callers: Callers, faults: Faults, minutes: float) -> Watch:
     """Run rounds of faults for some minutes, after a warm-up round; the last round is completed."""
     seconds = minutes * 60
     length = min(_LONGEST_ROUND, seconds / _LEAST_ROUNDS)
     await callers.ask_all()
     await faults.round(length)
     callers.take_latency()
-    watch = Watch(programs)
+    watch = Watch(world)
     await watch.look()
     end = CLOCK.monotonic() + seconds
-    async with beside(
-        asyncio.create_task(watch.follow_programs(max(0.5, seconds / _MOST_SAMPLES)), name="programs"),
-        asyncio.create_task(watch.follow_replicas(around), name="replicas"),
-    ):
+    look_seconds = max(0.5, seconds / _MOST_SAMPLES)
+    async with beside(watch.follow_programs(look_seconds), watch.follow_replicas()):
         while CLOCK.monotonic() < end:
             await faults.round(length)
             watch.rounds.append(callers.take_latency())
@@ -128,65 +122,37 @@ async def soak(
 
 
 @contextlib.asynccontextmanager
-async def beside(*tasks: "asyncio.Task[None]") -> AsyncIterator[None]:
-    """Run endless tasks beside the block; if one fails, the block ends too."""
-    current = asyncio.current_task()
-    assert current is not None
-    block = current  # the callback runs outside of the block
-
-    def ended(task: "asyncio.Task[None]") -> None:
-        if not task.cancelled():
-            block.cancel()
-
-    for task in tasks:
-        task.add_done_callback(ended)
-    try:
+async def beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run endless work beside the block; if one fails, the block ends too."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
         yield
-    finally:
         for task in tasks:
             task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome  # says why the block was ended
 
 
-async def _feed(around: World) -> None:
+async def _feed(world: World) -> None:
     while True:
-        await around.feed()
+        await world.feed()
         await asyncio.sleep(_FEED_SECONDS)
 
 
-async def run(directory: Path, sizes: argparse.Namespace, report: Report) -> list[str]:
-    """Run everything and collect the figures; return the first failure."""
-    relist = min(_LONGEST_RELIST, sizes.minutes * 10)
-    async with contextlib.AsyncExitStack() as stack:
-        around = await stack.enter_async_context(world(directory, sizes.apps, sizes.pods))
-        programs: list[Program] = []
-        for start in (start_serve, start_scale):
-            programs.append(await start(around, relist))
-            stack.callback(programs[-1].end)
-        callers = Callers(around, programs[0], sizes.seed)
-        faults = Faults(around, programs[0], callers, sizes.seed, min(_LONGEST_SILENCE, sizes.minutes * 4))
-        async with beside(
-            asyncio.create_task(_feed(around), name="feed"),
-            asyncio.create_task(around.run(), name="workloads"),
-        ):
-            await callers.fill(sizes.fill)
-            report.notes["caches_at_start"] = await _caches(programs[0])
-            async with beside(asyncio.create_task(callers.run(sizes.requests, sizes.fresh), name="callers")):
-                watch = await soak(around, programs, callers, faults, sizes.minutes)
-                report.notes["caches_at_end"] = await _caches(programs[0])
-        for program in programs:
-            report.add(**{f"{program.name}_exit_status": await asyncio.to_thread(program.end)})
+async def run(stage: Stage, sizes: argparse.Namespace, report: Report) -> list[str]:
+    """Run everything and collect the figures; return the first failures."""
+    world = World(stage, sizes.apps, sizes.pods)
+    callers = Callers(world, sizes.seed)
+    faults = Faults(world, callers, sizes.seed, min(_LONGEST_SILENCE, sizes.minutes * 4))
+    async with (
+        world.standing(min(_LONGEST_RELIST, sizes.minutes * 10)),
+        beside(_feed(world), world.run_workloads()),
+    ):
+        await callers.fill(sizes.fill)
+        async with beside(callers.run(sizes.requests, sizes.fresh)):
+            watch = await soak(world, callers, faults, sizes.minutes)
+        for program, pid in world.pids.items():
+            report.add(**{f"{program}_exit_status": await asyncio.to_thread(stage.end, pid)})
     _tell(report, watch, callers, faults)
     return callers.wrong
-
-
-async def _caches(program: Program) -> str:
-    """Return the used share of each cache that is more than a hundredth full."""
-    text = (await program.get("/metrics")).body.decode()
-    shares = re.findall(r'^fastpath_cache_used_ratio\{cache="(\w+)"\} (\S+)$', text, re.MULTILINE)
-    return " ".join(f"{name} {float(share):.2f}" for name, share in shares if float(share) > _HARDLY)
 
 
 def _tell(report: Report, watch: Watch, callers: Callers, faults: Faults) -> None:
@@ -219,14 +185,12 @@ def _tell(report: Report, watch: Watch, callers: Callers, faults: Faults) -> Non
                     f"{name}_{plain}_left{unit}": watch.left(name, field),
                 }
             )
-            report.notes[f"{name}_{field}"] = _series(values)
     for figure in ("p50_ms", "p99_ms"):
         values = [each[figure] for each in watch.rounds]
         first, last = _quarters(values)
         share = figure.removesuffix("_ms")
         report.add(**{f"{share}_first_quarter_ms": first, f"{share}_last_quarter_ms": last})
         report.add(**{f"{share}_last_to_first_ratio": last / first if first else 0.0})
-        report.notes[figure] = _series(values)
 
 
 def _quarters(values: Sequence[float]) -> tuple[float, float]:
@@ -240,20 +204,14 @@ def _slope(times: Sequence[float], values: Sequence[float]) -> float:
     return statistics.linear_regression(times, values).slope if len(set(times)) > 1 else 0.0
 
 
-def _series(values: Sequence[float]) -> str:
-    """Return some sixty of the values, evenly over the run."""
-    step = max(1, len(values) // 60)
-    return " ".join(f"{value:.4g}" for value in values[::step])
-
-
 def main() -> None:
     sizes = common.parse_sizes(
         "A soak.", minutes=60.0, requests=200.0, fresh=20.0, fill=60_000, apps=40, pods=5, seed=7
     )
     common.stay_on_load_core()
     report = Report("soak", vars(sizes), GOALS)
-    with tempfile.TemporaryDirectory(prefix="fastpath-soak-") as directory:
-        wrong = uvloop.run(run(Path(directory), sizes, report))
+    with Stage() as stage:
+        wrong = uvloop.run(run(stage, sizes, report))
     for text in wrong:
         print(text, file=sys.stderr)
     report.show()

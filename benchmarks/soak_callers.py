@@ -16,9 +16,9 @@ from typing import Any
 from adapter.model.quantity import format_milli
 from benchmarks import common, load
 from benchmarks.load import Connection, Reply
-from benchmarks.soak_programs import Program
-from benchmarks.soak_world import CLOCK, LEVEL, QUEUE, World, level
+from benchmarks.soak_world import LEVEL, QUEUE, World, level
 from benchmarks.stage import App
+from benchmarks.stepping import CLOCK
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces"
@@ -33,13 +33,12 @@ _KEPT_TEXTS = 10
 class Callers:
     """Send requests until cancelled. `counts` has all results, `wrong` the first wrong ones."""
 
-    def __init__(self, world: World, program: Program, seed: int) -> None:
+    def __init__(self, world: World, seed: int) -> None:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.calm: list[float] = []
         """Latencies of warm requests while Prometheus was reachable; `take_latency` removes them."""
         self._world = world
-        self._program = program
         self._random = random.Random(seed)
         self._fresh = 0
 
@@ -56,11 +55,11 @@ class Callers:
             path, *_ = self._new_question()
             request = load.render(path)
             if number % 3 == 2:
-                _, writer = await asyncio.open_connection("127.0.0.1", self._program.port)
+                _, writer = await asyncio.open_connection("127.0.0.1", self._world.port)
                 writer.write(b"\x16\x03\x01")
             else:
                 _, writer = await asyncio.open_connection(
-                    "127.0.0.1", self._program.port, ssl=self._world.tls, server_hostname="localhost"
+                    "127.0.0.1", self._world.port, ssl=self._world.stage.tls, server_hostname="localhost"
                 )
                 writer.write(request if number % 3 else request[: len(request) // 2])
             await asyncio.sleep(0)
@@ -69,7 +68,7 @@ class Callers:
 
     async def ask_all(self) -> None:
         """Send every recurring request once, so that a last answer exists."""
-        connection = await Connection.open(self._program.port, self._world.tls)
+        connection = await Connection.open(self._world.port, self._world.stage.tls)
         for path, app in self._questions():
             self.counts["warm"] += 1
             self._judge(path, app, await connection.get(load.render(path)), excused=False)
@@ -80,7 +79,7 @@ class Callers:
         left = iter(range(questions))
 
         async def ask() -> None:
-            connection = await Connection.open(self._program.port, self._world.tls)
+            connection = await Connection.open(self._world.port, self._world.stage.tls)
             for _ in left:
                 path, app = self._new_question()
                 self.counts["filled"] += 1
@@ -91,20 +90,12 @@ class Callers:
             for _ in range(_CONNECTIONS):
                 group.create_task(ask())
 
-    async def knows_pods(self) -> bool:
+    def knows_pods(self) -> bool:
         """Return whether the adapter sees the present pods of the app whose pods are replaced."""
         path = _path(self._world.replaced, f"app={self._world.replaced.name}")
-        items = json.loads((await self._program.get(path)).body).get("items", ())
+        _, body = self._world.stage.fetch(self._world.port, path)
+        items = json.loads(body).get("items", ())
         return {item["describedObject"]["name"] for item in items} == set(self._world.replaced.pods)
-
-    async def presented(self) -> bytes:
-        """Return the certificate of a new connection (DER)."""
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", self._program.port, ssl=self._world.tls, server_hostname="localhost"
-        )
-        shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        writer.transport.abort()
-        return shown
 
     async def _pace(self, period: float, *, fresh: bool) -> None:
         connection: Connection | None = None
@@ -116,7 +107,7 @@ class Callers:
             await asyncio.sleep(due - CLOCK.monotonic())
             path, app = self._new_question() if fresh else self._question()
             try:
-                connection = connection or await Connection.open(self._program.port, self._world.tls)
+                connection = connection or await Connection.open(self._world.port, self._world.stage.tls)
                 begun = CLOCK.monotonic()
                 answer = connection.get(load.render(path))
                 answer.add_done_callback(_note_seen)

@@ -7,12 +7,13 @@ watches that are open again. The run fails if that does not happen.
 import asyncio
 import contextlib
 import random
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from benchmarks.soak_callers import Callers
-from benchmarks.soak_programs import Program
-from benchmarks.soak_world import CLOCK, PATIENCE_SECONDS, World, until
+from benchmarks.soak_world import World, until
+from benchmarks.stepping import CLOCK
 
 _HANGING_UP = 30
 _MOST_COPIES = 5
@@ -24,10 +25,9 @@ class Faults:
     `counts` has the number of each; `silence` is how long Prometheus is away at most, in seconds.
     """
 
-    def __init__(self, world: World, program: Program, callers: Callers, seed: int, silence: float) -> None:
+    def __init__(self, world: World, callers: Callers, seed: int, silence: float) -> None:
         self.counts: Counter[str] = Counter()
         self._world = world
-        self._program = program
         self._callers = callers
         self._random = random.Random(seed)
         self._silence = silence
@@ -92,11 +92,9 @@ class Faults:
     async def _rewrite(self, write: Callable[[], None], outcome: str) -> None:
         """Write the file and wait until the program has counted the result."""
         series = f'fastpath_config_reloads_total{{outcome="{outcome}"}}'
-        before = await self._program.metric(series)
+        before = await asyncio.to_thread(self._world.metric, series)
         write()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await self._program.metric(series) == before:  # noqa: ASYNC110 - it sets no event of ours
-                await asyncio.sleep(0.1)
+        await until(lambda: self._world.metric(series) != before, f"the rules to be {outcome}")
 
     async def _hang_up(self) -> None:
         with contextlib.suppress(OSError):
@@ -104,13 +102,14 @@ class Faults:
 
     async def _replace_pods(self) -> None:
         self._world.replace_pods()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await self._callers.knows_pods():  # noqa: ASYNC110 - it sets no event of ours
-                await asyncio.sleep(0.1)
+        await until(self._callers.knows_pods, "the new pods to be known")
 
     async def _rotate_certificate(self) -> None:
-        issued = self._world.issue()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await self._callers.presented() != issued:  # noqa: ASYNC110 - it sets no event of ours
-                await asyncio.sleep(0.2)
+        issued = self._world.stage.issue()
+
+        def is_presented() -> bool:
+            shown = ssl.get_server_certificate(("127.0.0.1", self._world.port), timeout=10)
+            return ssl.PEM_cert_to_DER_cert(shown) == issued
+
+        await until(is_presented, "the new certificate in a handshake")
         self.counts["certificate_rotated"] += 1

@@ -31,7 +31,7 @@ from benchmarks.common import ROOT
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 _POLL_SECONDS = 0.01
 _BATCH = 10_000
 _STEP = 15.0
@@ -84,6 +84,8 @@ class Stage:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._started = 0
+        self._authority = trustme.CA()
+        self._processes: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
         self.pids: dict[str, int] = {}
         self.token = load.TOKEN
         """What `fetch` shows to the adapter."""
@@ -97,13 +99,10 @@ class Stage:
         self.directory = Path(
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-benchmark-"))
         )
-        authority = trustme.CA()
         self.tls = ssl.create_default_context()
-        authority.configure_trust(self.tls)
-        pair = authority.issue_cert("localhost", "127.0.0.1")
-        pair.cert_chain_pems[0].write_to_path(str(self.directory / "tls.crt"))
-        pair.private_key_pem.write_to_path(str(self.directory / "tls.key"))
-        authority.cert_pem.write_to_path(str(self.authority))
+        self._authority.configure_trust(self.tls)
+        self._authority.cert_pem.write_to_path(str(self.authority))
+        self.issue()
         return self
 
     def __exit__(
@@ -115,6 +114,14 @@ class Stage:
     def authority(self) -> Path:
         """The certificate of the adapter's certificate authority."""
         return self.directory / "ca.crt"
+
+    def issue(self) -> bytes:
+        """Replace the serving certificate; return the new one (DER)."""
+        pair = self._authority.issue_cert("localhost", "127.0.0.1")
+        pem = pair.cert_chain_pems[0].bytes()
+        replace(self.directory / "tls.crt", pem)
+        replace(self.directory / "tls.key", pair.private_key_pem.bytes())
+        return ssl.PEM_cert_to_DER_cert(pem.decode())
 
     def start_cluster(
         self, count: int, pods_per_app: int, owner: str = "Deployment", *, tls: bool = False
@@ -152,11 +159,18 @@ class Stage:
         return server
 
     def start_adapter(
-        self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str, pod: bool = False
+        self,
+        kubeconfig: Path,
+        prometheus_url: str,
+        rules: object,
+        *flags: str,
+        pod: bool = False,
+        program: Sequence[str] = ("adapter",),
     ) -> Adapter:
         """Start `fastpath serve` on the server's core and wait until it is ready.
 
         As a `pod` it has a service account in place of the kubeconfig; the cluster then needs TLS.
+        `program` is the module that runs it.
         """
         config = self.directory / f"rules-{self._started}.yaml"
         config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
@@ -170,7 +184,6 @@ class Stage:
                 port.append(int(found[1]))
             return self.fetch(port[0], "/readyz")[0] == 200
 
-        program = ["adapter"]
         if pod:
             account = self.directory / "serviceaccount"
             account.mkdir()
@@ -192,7 +205,14 @@ class Stage:
         pid = self._start("adapter", command, ready, pinned=True)
         return Adapter(port[0], pid, time.perf_counter() - begun, config)
 
-    def start_scaler(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> int:
+    def start_scaler(
+        self,
+        kubeconfig: Path,
+        prometheus_url: str,
+        rules: object,
+        *flags: str,
+        program: Sequence[str] = ("adapter",),
+    ) -> int:
         """Start `fastpath scale` on the server's core, wait until its caches are full; return its PID."""
         config = self.directory / f"rules-{self._started}.yaml"
         config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
@@ -210,49 +230,43 @@ class Stage:
             return False
 
         command = [
-            *("adapter", "scale", "--config", str(config), "--local-address", f"127.0.0.1:{port}"),
+            *(*program, "scale", "--config", str(config), "--local-address", f"127.0.0.1:{port}"),
             *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
             *("--scrape-pod-cidrs", "127.0.0.0/8"),
             *flags,
         ]
         return self._start("scaler", command, ready, pinned=True)
 
+    def start_server(self, module: str, *arguments: object, pinned: bool = False) -> str:
+        """Start a server of this folder, which writes its port into a file; return its URL."""
+        port = self.directory / f"port-{self._started}"
+        command = [f"benchmarks.{module}", str(port), *map(str, arguments)]
+        self._start(module, command, port.exists, pinned=pinned)
+        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+
     def start_bare(self, body: bytes) -> int:
         """Start aiohttp alone with one response, over the same TLS on the same core; return its port."""
         answer = self.directory / f"answer-{self._started}"
         answer.write_bytes(body)
-        port = self.directory / f"port-{self._started}"
-        command = ["benchmarks.bare", str(answer), str(port)]
-        pair = [str(self.directory / "tls.crt"), str(self.directory / "tls.key")]
-        self._start("bare", [*command, *pair], port.exists, pinned=True)
-        return int(port.read_text(encoding="ascii"))
+        pair = self.directory / "tls.crt", self.directory / "tls.key"
+        return int(self.start_server("bare", answer, *pair, pinned=True).rpartition(":")[2])
 
-    def start_long_list(self, series: int, names: int) -> str:
-        """Start a server with one very long series list; return its base URL."""
-        port = self.directory / f"port-{self._started}"
-        self._start("long_list", ["benchmarks.long_list", str(port), str(series), str(names)], port.exists)
-        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+    def end(self, pid: int) -> int:
+        """End a program with SIGTERM, after a timeout with SIGKILL; return its exit status."""
+        process, _ = self._processes[pid]
+        process.terminate()
+        try:
+            return process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
 
-    def start_pod_list(self, pods: int, pods_per_app: int, owner: str, events: int) -> str:
-        """Start an API server with the pods of `make_apps`; return its URL."""
-        port = self.directory / f"port-{self._started}"
-        sizes = [str(pods), str(pods_per_app), owner, str(events)]
-        self._start("pod_list", ["benchmarks.pod_list", str(port), *sizes], port.exists)
-        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
-
-    def start_slices(self, autoscalers: int) -> str:
-        """Start an API server with so many autoscalers and their pods; return its URL."""
-        port = self.directory / f"port-{self._started}"
-        module = ["benchmarks.slices", "--serve", str(port), str(autoscalers)]
-        self._start("slices", module, port.exists, seconds=300)
-        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
-
-    def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:
-        """Start a server that floods its clients, a ``cluster`` or a ``prometheus``; return its URL."""
-        port = self.directory / f"port-{self._started}"
-        sizes = [str(apps), str(pods_per_app), str(size)]
-        self._start("flood", ["benchmarks.flood", str(port), which, *sizes], port.exists)
-        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+    def check(self, pid: int) -> None:
+        """Raise ChildProcessError if a program has ended."""
+        process, log = self._processes[pid]
+        if process.poll() is not None:
+            text = log.read_text(encoding="utf-8", errors="replace")
+            raise ChildProcessError(f"ended with exit status {process.returncode}:\n{text[-4000:]}")
 
     def fetch(self, port: int, path: str) -> tuple[int, bytes]:
         """Return status and body of one request to the adapter or the bare server."""
@@ -270,14 +284,13 @@ class Stage:
         ready: Callable[[], bool],
         *,
         pinned: bool = False,
-        seconds: float = START_SECONDS,
     ) -> int:
         """Start a Python module as a process and wait until `ready`; return its id."""
         log = self.directory / f"{name}-{self._started}.log"
         self._started += 1
         command = [sys.executable, "-m", *module]
         try:
-            pid = self.start_program(command, log, ready, seconds, directory=ROOT, pinned=pinned)
+            pid = self.start_program(command, log, ready, START_SECONDS, directory=ROOT, pinned=pinned)
         except ChildProcessError as error:
             sys.exit(f"{name} {error}:\n{log.read_text(encoding='utf-8', errors='replace')}")
         self.pids[name] = pid
@@ -305,7 +318,8 @@ class Stage:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self._stack.callback(_end, process)
+        self._processes[process.pid] = process, log
+        self._stack.callback(self.end, process.pid)
         deadline = time.perf_counter() + seconds
         while not ready():
             if process.poll() is not None:
@@ -316,12 +330,24 @@ class Stage:
         return process.pid
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Write a file that others read: whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
 def processor_seconds(pid: int) -> float:
     """Return the processor time of a process and its ended children; the children's is in hundredths."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     own = sum(int(file.read_text(encoding="ascii").split()[0]) for file in threads) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return own + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def count_entries(pid: int, folder: str) -> int:
+    """Return how many file descriptors (fd) or threads (task) a process has."""
+    return len(list(Path(f"/proc/{pid}/{folder}").iterdir()))
 
 
 def memory_of(pid: int, field: str = "VmRSS") -> float:
@@ -365,12 +391,3 @@ def _samples(apps: Iterable[App], now: float) -> Iterator[Written]:
             }
             for moment in moments:
                 yield Written(labels, (1 + number) * moment, now - _PAST + moment)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -15,15 +15,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling.hpa import encode_scalar
-from benchmarks import common, load
+from benchmarks import common, documents, load
 from benchmarks.common import ROOT
 from benchmarks.stage import Stage
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import metric_source, native_hpa
@@ -49,9 +47,6 @@ _START_SECONDS = 90.0
 _LOW, _HIGH, _TARGET = 9.5, 19.5, 10
 _BOOSTED_LOW = 8.0
 """Beyond tolerance: a controller that has not seen the step would take the raise back."""
-
-_BARE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-_RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
 
 
 @dataclass(slots=True)
@@ -129,6 +124,13 @@ def prepare() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def make_cluster(log_size: int = 10_000) -> Cluster:
+    """Return a sandbox cluster that knows the token of callers."""
+    cluster = Cluster(now=CLOCK.wall, log_size=log_size)
+    cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
+    return cluster
+
+
 def create_kind(cluster: Cluster) -> None:
     """Create the CustomResourceDefinition of FastPathAutoscalers."""
     definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
@@ -162,6 +164,14 @@ async def chains(
             yield
 
 
+async def until(done: Callable[[], object], seconds: float) -> bool:
+    """Wait until something holds; return whether it does."""
+    deadline = CLOCK.monotonic() + seconds
+    while not (holds := done()) and CLOCK.monotonic() < deadline:  # noqa: ASYNC110 - the sandbox sets no event
+        await asyncio.sleep(0.1)
+    return bool(holds)
+
+
 async def until_active(cluster: Cluster, namespace: str, names: Sequence[str], more: float) -> None:
     """Wait until every autoscaler of these names has read its metric; `more` is seconds beyond the usual."""
 
@@ -176,53 +186,26 @@ async def until_active(cluster: Cluster, namespace: str, names: Sequence[str], m
                             del found[each["metadata"]["name"]]
         return found
 
-    try:
-        async with asyncio.timeout(_START_SECONDS + more):
-            while waiting():  # noqa: ASYNC110 - the API server has no event for it
-                await asyncio.sleep(0.2)
-    except TimeoutError:
+    if not await until(lambda: not waiting(), _START_SECONDS + more):
         name, why = next(iter(waiting().items()))
         sys.exit(f"{len(waiting())} of {len(names)} autoscalers never read their metric: {name}: {why}")
 
 
 def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
     """Return rules for all cases; pods of the cases `scraped` are read directly at this port."""
-    places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
-    direct = {"interval": f"{INTERVAL:g}s", "window": f"{WINDOW:g}s", "port": port}
+    direct = {"scrape": {"interval": f"{INTERVAL:g}s", "window": f"{WINDOW:g}s", "port": port}}
 
     def rule(case: str) -> dict[str, object]:
-        counts = case == "counter"
-        series = f"{case}_load_total" if counts else f"{case}_load"
-        return {
-            "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
-            "resources": {"overrides": places},
-            "metricsQuery": _RATE if counts else _BARE,
-            **({"name": {"matches": "^(.*)_total$", "as": "${1}"}} if counts else {}),
-            **({"scrape": direct} if case in scraped else {}),
-        }
+        more: dict[str, Any] = direct if case in scraped else {}
+        if case != "counter":
+            return documents.pods_rule(f"{case}_load", **more)
+        name = {"matches": "^(.*)_total$", "as": "${1}"}
+        return documents.pods_rule(f"{case}_load_total", documents.RATE, name=name, **more)
 
     return {"rules": [rule(case) for case in CASES]}
 
 
 def autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
-    native = workload.case in HPA_CASES
-    metadata: dict[str, Any] = {"name": workload.name, "namespace": NAMESPACE}
-    target = {"type": "AverageValue", "averageValue": str(_TARGET)}
-    metrics: list[Any] = [
-        {"type": "Pods", "pods": {"metric": {"name": f"{workload.case}_load"}, "target": target}}
-    ]
-    if workload.case == "boosted":
-        metadata["annotations"] = {model.MODE_ANNOTATION: "boost"}
-        floor = model.handshake(workload.name, model.EXTERNAL)
-        metrics.append(msgspec.to_builtins(floor, enc_hook=encode_scalar))
-    return {
-        "apiVersion": "autoscaling/v2" if native else "fastpath.io/v1alpha1",
-        "kind": "HorizontalPodAutoscaler" if native else "FastPathAutoscaler",
-        "metadata": metadata,
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name},
-            "minReplicas": pods,
-            "maxReplicas": 5 * pods,
-            "metrics": metrics,
-        },
-    }
+    case, metric = workload.case, documents.pods_metric(f"{workload.case}_load", str(_TARGET))
+    kind = {"native": case in HPA_CASES, "boosted": case == "boosted"}
+    return documents.autoscaler(workload.name, NAMESPACE, [metric], (pods, 5 * pods), **kind)

@@ -1,8 +1,8 @@
 """The suite: runs benchmarks, each in its own process, and keeps their results in one file.
 
     scripts/bench [--tiny] [--results FILE] [NAME ...]
-    scripts/bench --pages [--without NAME ...]
-    scripts/bench --interleave REF [--rounds N] [--own] [--tiny] [NAME ...]
+    scripts/bench --pages
+    scripts/bench --interleave REF [--rounds N] [--tiny] [NAME ...]
     scripts/bench NAME ITS-OWN-ARGUMENTS
 
 Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json. A benchmark
@@ -15,8 +15,8 @@ docs/performance.md. It first says how long that takes. All figures then have on
 
 `--interleave` runs this tree and the revision REF in turns. For each figure it prints the median of both, and
 the ratio of new to old with its range. REF's program runs with this tree's benchmark, sandbox and load. A
-benchmark that calls functions of the adapter (`tick`, `decide`) may need some that REF lacks; with `--own`
-REF runs its own benchmark. Each run is short, and nothing is kept.
+benchmark that calls functions of the adapter (`tick`) may need some that REF lacks. Each run is short, and
+nothing is kept.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,8 +41,7 @@ RESULTS = Path(__file__).with_name("results.json")
 Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
-_OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
-_PICTURES = ("plot", "reaction_plot", "ready_plot", "noise_plot", "idle_plot")
+_OPTIONS = {"--tiny", "--results", "--interleave", "--rounds"}
 _PROFILES_SECONDS = 600
 
 
@@ -70,16 +69,6 @@ CASES: Mapping[str, Case] = {
         tiny="--hpas 10 --many 20 --pods 2 --rules 2 --period 0.5 --seconds 1",
         short="--hpas 300 --many 3000 --period 5 --seconds 10",
     ),
-    "reload": Case(
-        "requests while the rules file changes",
-        tiny="--hpas 4 --pods 2 --rules 3 --rate 40 --seconds 0.5 --runs 1",
-        short="--seconds 3 --runs 1",
-    ),
-    "discovery": Case(
-        "event-loop lag during the discovery of a million series",
-        tiny="--series 3000 --names 7 --many-names 30 --runs 1",
-        short="--series 200000 --runs 1",
-    ),
     "memory": Case(
         "start-up time and memory, with no pods and with many",
         tiny="--small 10 --large 20 --pods 2 --runs 1",
@@ -90,11 +79,6 @@ CASES: Mapping[str, Case] = {
         "many changed pods",
         tiny="--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
         short="--seconds 2 --series 300000",
-    ),
-    "decide": Case(
-        "speed of `fastpath evaluate`, and of the decision alone",
-        tiny="--repeat 1 --calls 200 --runs 1",
-        short="--runs 1",
     ),
     "scrape": Case(
         "scraping of metrics from pods", tiny="--bodies 20 --pods 4 --rounds 2 --runs 1", short="--runs 1"
@@ -124,30 +108,6 @@ CASES: Mapping[str, Case] = {
         tiny="--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
         short="--workloads 4 --zero 4",
     ),
-    "counters": Case(
-        "how exactly real servers tell their own CPU and memory, by language and load; as root",
-        tiny="--seconds 4 --rate 5 --programs python --loads steady",
-        short="--seconds 60 --programs python,go_prometheus",
-        long=True,
-    ),
-    "noise": Case(
-        "raises by the noise of the loads that `counters` has recorded, and the reaction, by window",
-        tiny="--hours 1 --steps 3",
-        short="--hours 2",
-        long=True,
-    ),
-    "simulate": Case(
-        "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
-    ),
-    "fleet_page": Case(
-        "the page of 1,000 autoscalers of `fastpath ui`", tiny="--autoscalers 20 --runs 1", short="--runs 5"
-    ),
-    "wake": Case(
-        "zero to one: from a queue's first message, at its exporter, to a written Scale",
-        tiny="--workloads 2 --seconds 1",
-        short="--workloads 4",
-        long=True,
-    ),
     "cpu": Case(
         "time from a step of the CPU load to the written Scale, on a real control plane",
         tiny="--workloads 1 --millicores 60 --period 4 --seconds 1 --hold 20 --compare 90",
@@ -158,25 +118,6 @@ CASES: Mapping[str, Case] = {
         "what each of several scalers costs that share 100,000 autoscalers",
         tiny="--autoscalers 20 --scalers 2",
         short="--autoscalers 4000 --scalers 2",
-        long=True,
-    ),
-    "scalers": Case(
-        "several scalers on a real control plane that come, crash, freeze and are replaced",
-        tiny="--autoscalers 12 --namespaces 6 --lease 4 --renew 3 --retry 0.5 --step 4 --window 8 --freeze 6 "
-        "--quiet 4",
-        short="--autoscalers 60 --namespaces 30",
-        long=True,
-    ),
-    "idle_scale_down": Case(
-        "what ends with the pods that shrinks remove, with idle scale-down and without",
-        tiny="--runs 1 --period 2 --window 5",
-        short="--runs 6",
-        long=True,
-    ),
-    "shared": Case(
-        "Prometheus queries of one, two and four scalers that share 300 autoscalers",
-        tiny="--autoscalers 12 --namespaces 12 --interval 1 --seconds 2 --rounds 1",
-        short="--interval 5 --seconds 20 --rounds 1",
         long=True,
     ),
     "growth": Case(
@@ -214,14 +155,10 @@ def main(arguments: Sequence[str]) -> int:
         "--results", type=Path, metavar="FILE", help="write to FILE instead of benchmarks/results.json"
     )
     parser.add_argument("--pages", action="store_true", help="run all, then profiles, pictures and pages")
-    parser.add_argument(
-        "--without", nargs="+", default=[], metavar="NAME", help="benchmarks that --pages leaves as they are"
-    )
     parser.add_argument("--interleave", metavar="REF", help="compare with this revision, in turns")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="runs of each (default: 5)")
-    parser.add_argument("--own", action="store_true", help="REF runs its own benchmarks")
     options = parser.parse_args(arguments)
-    for name in [*options.names, *options.without]:
+    for name in options.names:
         if name not in CASES:
             return _refuse(f"{name}: no such benchmark; there are: {', '.join(CASES)}")
     names = list(dict.fromkeys(options.names)) or [
@@ -229,14 +166,14 @@ def main(arguments: Sequence[str]) -> int:
     ]
     if options.interleave is not None:
         sizes = {name: CASES[name].tiny if options.tiny else CASES[name].short for name in names}
-        return interleave.run(options.interleave, sizes, max(1, options.rounds), own=options.own)
+        return interleave.run(options.interleave, sizes, max(1, options.rounds))
     try:
         peer.find()
     except ValueError as error:
         return _refuse(str(error))
     results = options.results or (None if options.tiny else RESULTS)
     if options.pages:
-        return _run_for_pages([name for name in names if name not in options.without])
+        return _run_for_pages(names)
     return run(names, results, tiny=options.tiny)
 
 
@@ -257,7 +194,7 @@ def _run_for_pages(names: Sequence[str]) -> int:
     parts = ", ".join(f"{name} {seconds / 60:.0f}" for name, seconds in took.items())
     print(f"commit {commit}; about {sum(took.values()) / 60:.0f} minutes, as in the last run: {parts}")
     status = run(names, RESULTS, tiny=False)
-    for module in ("profiles", *_PICTURES, "page"):
+    for module in ("profiles", "plot", "page"):
         status = max(status, subprocess.run(_command(module), cwd=ROOT, check=False).returncode)
     return status
 
@@ -302,20 +239,6 @@ def write(results: Path, entries: Mapping[str, Entry]) -> None:
     new = results.with_suffix(".new")
     new.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
     new.replace(results)
-
-
-def draw_kept(name: str, draw: Callable[[Entry], str], picture: Path, arguments: Sequence[str]) -> None:
-    """Write the picture of a benchmark's results; `arguments` may name other results and another file."""
-    results = Path(arguments[0]) if arguments else RESULTS
-    entry = read(results).get(name)
-    if entry is None:
-        sys.exit(f"{results} has no {name}: run scripts/bench {name}")
-    try:
-        text = draw(entry)
-    except ModuleNotFoundError as error:
-        install = ".venv/bin/pip install --require-hashes -r requirements/bench.txt"
-        sys.exit(f"the picture needs {error.name}: {install}")
-    (Path(arguments[1]) if len(arguments) > 1 else picture).write_text(text, encoding="utf-8")
 
 
 def _run_alone(name: str, arguments: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,36 +44,23 @@ from adapter.model.pods import Container, Pod, PodFacts, PodList, ResourceRequir
 from adapter.model.quantity import read
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
-from benchmarks import common
+from benchmarks import common, documents
 from benchmarks.common import Goal, Report
-from tests.support.controller import NoForecasts
+from tests.support.controller import HandClock, NoForecasts
+from tests.support.scaling import NOW
 
-_START = 1_790_000_000.0
 _SAMPLE_AGE = 0.5
-
-
-class Clock:
-    """A clock that stands still during a tick and advances a second between two."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def wall(self) -> float:
-        return _START + self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 class World:
     """Filled caches: targets, pods by selector, values by pod."""
 
-    def __init__(self, clock: Clock, pods: int, value: int) -> None:
+    def __init__(self, clock: HandClock, pods: int, value: int) -> None:
         self.clock = clock
         self.pods = pods
         self.value = value
         containers = (Container("app", ResourceRequirements({"cpu": read("500m")})),)
-        started = int((_START - 3600) * 1e9)
+        started = NOW - 3600 * 1_000_000_000
         self._facts = {
             "containers": containers,
             "started": started,
@@ -223,13 +210,7 @@ class _Source:
 
 
 _METRICS: dict[str, dict[str, object]] = {
-    "pods": {
-        "type": "Pods",
-        "pods": {
-            "metric": {"name": "requests_per_second"},
-            "target": {"type": "AverageValue", "averageValue": "20"},
-        },
-    },
+    "pods": documents.pods_metric("requests_per_second", "20"),
     "cpu": {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
@@ -243,18 +224,12 @@ _MOST_CHANGE = 20
 def main() -> None:
     sizes = common.parse_sizes("One tick of the scaler.", autoscalers=10_000, pods=10, ticks=5, runs=3)
     os.sched_setaffinity(0, {common.SERVER_CORE})
-    settings = {
-        "autoscalers": sizes.autoscalers,
-        "pods": sizes.pods,
-        "ticks": sizes.ticks,
-        "runs": sizes.runs,
-    }
     tick = (
         f"decision round of {sizes.autoscalers:,} autoscalers of {sizes.pods} pods, on one core, "
         "with cached values"
     )
     goals = {f"tick_{name}_seconds": Goal(f"{tick}: {name}", 0.5, "s") for name in _CASES}
-    report = Report("tick", settings, goals)
+    report = Report("tick", vars(sizes), goals)
     count, pods, ticks = int(sizes.autoscalers), int(sizes.pods), int(sizes.ticks)
     for change in (0, _MOST_CHANGE):
         for name, (metric, value) in _CASES.items():
@@ -269,28 +244,20 @@ def main() -> None:
     report.show()
 
 
-def autoscaler(number: int, pods: int, metric: Mapping[str, object]) -> dict[str, Any]:
+def autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, Any]:
     """Return an autoscaler that never writes."""
     name = f"web{number}"
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": 1,
-            # as many as there are: where more is wanted, every tick is limited; nothing is ever written
-            "maxReplicas": pods,
-            "metrics": [metric],
-        },
-    }
+    # as many as there are: where more is wanted, every tick is limited; nothing is ever written
+    document = documents.autoscaler(name, "default", [metric], (1, pods))
+    document["metadata"] |= {"uid": name, "resourceVersion": "1"}
+    return document
 
 
 async def _tick(
     count: int, pods: int, ticks: int, metric: dict[str, object], value: int, change: int = 0
 ) -> float:
     """Return the seconds of each tick after the first; between two, values change by `change` at most."""
-    clock = Clock()
+    clock = HandClock()
     world = World(clock, pods, value)
     context = AutoscalerContext(
         TargetFollowers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls

@@ -10,6 +10,8 @@ import csv
 import hashlib
 import json
 import math
+import os
+import platform
 import sys
 import urllib.request
 from collections import Counter
@@ -18,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import common
 from fastpath_forecast.simulate.load import Load, of_points
 
 LONGEST = 7 * 24 * 3600
@@ -174,16 +177,42 @@ def fetch(trace: Trace, folder: Path) -> Path:
     return file
 
 
-def load_of(trace: Trace, folder: Path) -> Load:
-    """Return the load of a trace: of a long one the `LONGEST` seconds around its highest value."""
+def load_of(trace: Trace, folder: Path, longest: int = LONGEST) -> Load:
+    """Return the load of a trace: of a long one the part with its highest value within the last week."""
     points = trace.read(fetch(trace, folder), trace.interval)
     length = points[-1][0] + trace.interval
     peak = max(points, key=lambda point: -1.0 if math.isnan(point[1]) else point[1])[0]
-    middle = min(max(peak, LONGEST / 2), length - LONGEST / 2)
-    begin = max(0.0, math.floor((middle - LONGEST / 2) / trace.interval) * trace.interval)
-    seconds = int(min(length, LONGEST))
+    seconds = min(length, longest)
+    begin = min(max(0.0, peak - seconds + LONGEST / 2), length - seconds)
+    begin = math.floor(begin / trace.interval) * trace.interval
     part = [(at - begin, value) for at, value in points if begin <= at < begin + seconds]
-    return of_points(part, seconds)
+    return of_points(part, int(seconds))
+
+
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """Return the command line of a table of the traces, which `about` describes in its first line."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
+    parser.add_argument("--write", action="store_true", help="write the tables to the page")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    return parser
+
+
+def put_table(page: Path, name: str, table: str, seconds: str, *, write: bool) -> None:
+    """Print a table with its date and machine, and write it to its place in a page."""
+    day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
+    machine = f"{common.describe_machine()['cpu']}, Python {platform.python_version()}"
+    text = f"{table}\n\nMade on {day} on {machine}, in {seconds}."
+    print(text)
+    if write:
+        replace_table(page, name, text)
+
+
+def replace_table(page: Path, name: str, table: str) -> None:
+    begin, end = f"<!-- begin of {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.read_text("utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", "utf-8")
 
 
 def rows_of(load: Load) -> Iterator[tuple[int, float]]:

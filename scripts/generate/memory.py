@@ -3,8 +3,7 @@
 Each bound is taken from the constant or the setting that enforces it, and what is measured from
 `benchmarks/results.json`, so that nothing is written twice. A new bound is one more line in `bounds`.
 ``python -m scripts.generate.memory`` writes the table into docs/reference/limits.md;
-`tests/benchmarks/test_memory.py`
-compares it, and the sums with the limits of the manifests.
+`tests/manifests/test_memory.py` compares it, and the sums with the limits of the manifests.
 """
 
 import json

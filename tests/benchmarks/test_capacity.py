@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from adapter.compose.clock import SystemClock
-from benchmarks import capacity, ready_world
+from benchmarks import capacity
 from benchmarks.capacity import PodTimes, Startup, WorkloadTimes
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import NAMESPACE, PODS, Workload
@@ -29,11 +29,8 @@ def starting(*times: tuple[float, float]) -> list[PodTimes]:
     return [PodTimes(ready, counted) for ready, counted in times]
 
 
-@pytest.mark.parametrize(
-    ("needed", "enough"), [(1, 1), (2, 2), (4, 4), (10, 9), (11, 10), (20, 18), (30, 27), (100, 90)]
-)
-def test_enough_is_ninety_percent(needed: int, enough: int) -> None:
-    assert capacity.enough_of(needed) == enough
+def test_enough_is_ninety_percent() -> None:
+    assert [capacity.enough_of(needed) for needed in (1, 2, 4, 10, 11, 20)] == [1, 2, 4, 9, 10, 18]
 
 
 def test_the_time_ends_with_the_last_pod_that_is_needed() -> None:
@@ -60,20 +57,6 @@ def test_what_never_comes_has_no_time() -> None:
     assert times.seconds_counted() is None
 
 
-def test_only_what_follows_the_step_counts() -> None:
-    before = PodTimes(1.0, 2.0, ended=50.0)
-    times = WorkloadTimes(100.0, 1, [before, PodTimes(104.0, 105.0)], [(1.0, 3), (50.0, 0), (101.0, 1)])
-
-    assert times.seconds_asked() == 1
-    assert times.seconds_ready() == 4
-    assert times.overshoot() == 1
-
-
-def test_a_workload_that_has_enough_waits_for_nothing() -> None:
-    assert stepped(needed=5).seconds_counted() == 0
-    assert stepped(needed=5).shortage(200.0) == 0
-
-
 def test_shortage_is_missing_pods_times_seconds() -> None:
     # 4 missing for 10 s, 3 for 10 s, 1 for 20 s
     times = stepped(*starting((110, 110), (120, 120), (120, 120), (140, 140), (150, 150)))
@@ -96,24 +79,6 @@ def test_start_up_times_are_drawn_around_their_median() -> None:
     assert statistics.median(times) == pytest.approx(20.0, rel=0.03)
     assert capacity.p95(times) / 20.0 == pytest.approx(math.exp(1.645 * capacity.SIGMA), rel=0.05)
     assert all(0 < each.started < each.ready for each in drawn)
-
-
-def test_the_95th_percentile_lies_between_the_times_beside_it() -> None:
-    assert capacity.p95([float(number) for number in range(101)]) == 95.0
-    assert capacity.p95([1.0, 2.0]) == pytest.approx(1.95)
-    assert capacity.p95([3.0]) == 3.0
-
-
-def test_workloads_of_one_number_differ_in_their_chain_alone() -> None:
-    workloads = ready_world.cast(2, 1, {"short": 2.0, "medium": 20.0, "long": 60.0}, 1)
-    startups = {(each.start, each.name[-1]): each.startups for each in workloads if each.chain == "native"}
-
-    assert len({each.name for each in workloads}) == len(workloads) == 2 * 3 * 3 + 3
-    assert len({tuple(each) for each in startups.values()}) == 6
-    for each in workloads:
-        if not each.is_at_zero:
-            assert each.startups == startups[each.start, each.name[-1]]
-            assert (each.lowest, each.needed) == (PODS, 2 * PODS)
 
 
 async def test_a_pod_counts_once_it_is_ready_and_its_reader_has_read_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import contest, contest_adapt, contest_scenarios, contest_worldcup
+from benchmarks import contest, contest_adapt, contest_scenarios, contest_worldcup, traces
 from benchmarks.contest_worldcup import PUBLISHED, TABLE_8
 from fastpath_forecast.simulate.load import of_points
 
@@ -91,7 +91,7 @@ def test_a_table_has_its_place_in_the_page(tmp_path: Path) -> None:
     page.write_text(
         "a\n<!-- begin of x -->\nold\n<!-- end of x -->\nb\n<!-- begin of y -->\n<!-- end of y -->\n"
     )
-    contest.replace_table(page, "x", "| new |")
+    traces.replace_table(page, "x", "| new |")
     text = page.read_text()
     assert text.startswith("a\n<!-- begin of x -->\n\n| new |\n\n<!-- end of x -->\nb\n")
     assert text.endswith("<!-- begin of y -->\n<!-- end of y -->\n")

@@ -19,18 +19,13 @@ def test_the_exponent(power: float, fixed: float) -> None:
     assert measured.points("memory_mib") == []
 
 
-def test_only_the_upper_half_counts() -> None:
-    points = [(size, 5.0 if size < 800 else size / 100) for size in growth.sizes_from(100)]
-    assert growth.exponent(points) == pytest.approx(1.0)
-
-
 def test_a_picture() -> None:
     """Where matplotlib is, which is only needed to draw: the same results make the same bytes."""
     pytest.importorskip("matplotlib", reason="requirements/bench.txt has it")
     figures = {f"pods_{size}_cpu_seconds": 0.5 + size / 1000 for size in growth.sizes_from(100)}
     entry = {"figures": {**figures, "pods_fixed_cpu_seconds": 0.5, "pods_cpu_exponent": 1.0}}
-    drawn = plot.draw(entry)
-    assert plot.draw(entry) == drawn
+    drawn = plot.draw_growth(entry)
+    assert plot.draw_growth(entry) == drawn
     assert "exponent 1.00" in drawn
 
 

@@ -24,32 +24,24 @@ def _git() -> None:
 
 @pytest.mark.usefixtures("_git")
 def test_each_figure_has_both_medians_and_a_ratio() -> None:
-    done = _interleave("HEAD", "--rounds", "1", "--tiny", "decide")
+    done = _interleave("HEAD", "--rounds", "1", "--tiny", "tick")
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("new: ")
     assert lines[0].endswith("; old: HEAD; 1 rounds in turns")
     assert lines[3].split() == ["figure", "old", "new", "new/old", "lowest", "highest"]
-    (row,) = (line.split() for line in lines if line.startswith("  evaluate_syncs_per_second "))
+    (row,) = (line.split() for line in lines if line.startswith("  tick_steady_seconds "))
     assert len(row) == 6
     assert row[3] == row[4] == row[5]
 
 
 @pytest.mark.usefixtures("_git")
 def test_an_unknown_revision_is_refused() -> None:
-    done = _interleave("no-such-revision", "decide")
+    done = _interleave("no-such-revision", "tick")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "scripts/bench: no-such-revision: no such revision\n"
-
-
-def test_without_a_repository_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "ROOT", tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-
-    with pytest.raises(interleave.RevisionError, match="needs a git repository"):
-        interleave.check_out("HEAD", tmp_path / "old", own=False)
 
 
 @pytest.fixture
@@ -72,29 +64,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("own", "benchmark"), [(False, "new"), (True, "old")])
 @pytest.mark.usefixtures("repository")
-def test_the_old_program_has_the_benchmark_of_this_tree(tmp_path: Path, *, own: bool, benchmark: str) -> None:
-    tree = interleave.check_out("HEAD~1", tmp_path / "there", own=own)
+def test_the_old_program_has_the_benchmark_of_this_tree(tmp_path: Path) -> None:
+    tree = interleave.check_out("HEAD~1", tmp_path / "there")
 
     words = {name: (tree.root / name).read_text() for name in ("adapter/a.py", "benchmarks/b.py")}
-    assert words == {"adapter/a.py": "old", "benchmarks/b.py": benchmark}
-    assert (tree.root / "tests/support/s.py").read_text() == benchmark
+    assert words == {"adapter/a.py": "old", "benchmarks/b.py": "new"}
+    assert (tree.root / "tests/support/s.py").read_text() == "new"
     assert tree.python == interleave.HERE.python
-
-
-def test_other_dependencies_get_an_environment_of_their_own(repository: Path, tmp_path: Path) -> None:
-    setup = repository / "scripts" / "setup"
-    setup.parent.mkdir()
-    setup.write_text("#!/bin/sh\nexit 3\n")
-    setup.chmod(0o755)
-    author = ("-c", "user.name=test", "-c", "user.email=test@localhost")
-    assert common.git("add", ".") is not None
-    assert common.git(*author, "commit", "-q", "-m", "setup") is not None
-    (repository / interleave.LOCK).write_text("changed")
-
-    with pytest.raises(interleave.RevisionError, match="HEAD: its dependencies cannot be installed"):
-        interleave.check_out("HEAD", tmp_path / "there", own=False)
 
 
 def test_a_ratio_is_the_median_of_the_rounds() -> None:

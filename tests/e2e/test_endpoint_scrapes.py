@@ -2,7 +2,7 @@
 
 The same case runs on the sandbox and on a real control plane, there with the rights of the shipped manifests.
 Prometheus runs and scrapes nothing. With `--thorough` there are 30 workloads. The test prints how long each
-took and asserts no time; `python -m benchmarks.wake` measures.
+took and asserts no time; `python -m benchmarks.ready` measures.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Scalers that come and go on a real control plane, seen in its audit log; `benchmarks.scalers` is timed."""
+"""Scalers that come and go on a real control plane, seen in its audit log."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Idle scale-down in adverse conditions, on a real control plane, with the rights of the shipped manifests.
 
 Another writer has costs of its own, costs are refused or not answered, a shrink does not come, a scaler ends
-between costs and Scale. `benchmarks.idle_scale_down` measures what the option saves.
+between costs and Scale.
 """
 
 import signal

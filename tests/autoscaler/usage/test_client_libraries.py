@@ -27,11 +27,11 @@ from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from benchmarks import common, counted
-from benchmarks.counted import PROGRAMS
 from tests.autoscaler.metrics.test_sources import Bench, bench
 from tests.autoscaler.usage.test_source import RULES
+from tests.support import counted
 from tests.support.clock import FakeClock
+from tests.support.counted import PROGRAMS
 from tests.support.processor import limited
 from tests.support.scaling import cpu_metric, pod
 from tests.support.scraping import LoneScraper
@@ -128,7 +128,7 @@ class Served:
 async def served(
     name: str, folder: Path, *, query: str = "", environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Served]:
-    """Run a program of the benchmark `counters`, and a source that reads what it exposes."""
+    """Run a server, and a source that reads what it exposes."""
     program = PROGRAMS[name]
     if missing := program.missing():
         pytest.skip(missing)
@@ -144,7 +144,7 @@ async def served(
     )
     with subprocess.Popen(  # noqa: ASYNC220 - it only starts
         program.command(port, folder),
-        cwd=common.ROOT,
+        cwd=counted.ROOT,
         env=os.environ | (environment or {}),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
 // What the servers of Node share.
-// /work?ms=N takes N milliseconds of processor time, /litter?kb=N makes so much garbage.
+// /work?ms=N takes N milliseconds of processor time.
 const http = require("http");
 
 function work(milliseconds) {
@@ -12,12 +12,6 @@ function work(milliseconds) {
   }
 }
 
-function litter(kilobytes) {
-  let last = null;
-  for (let number = 0; number < kilobytes; number++) last = { content: "x".repeat(1000) + number, last: null };
-  return last;
-}
-
 module.exports = function serve(metrics) {
   http
     .createServer(async (request, response) => {
@@ -26,7 +20,6 @@ module.exports = function serve(metrics) {
         await metrics(response);
         return;
       }
-      litter(Number(url.searchParams.get("kb") || 0));
       work(Number(url.searchParams.get("ms") || 0));
       response.end("done\n");
     })

@@ -1,5 +1,5 @@
 // A web server with the JVM metrics of Prometheus' Java client: java -cp CLASSES CountedServer PORT
-// /work?ms=N takes N milliseconds of processor time, /litter?kb=N makes so much garbage.
+// /work?ms=N takes N milliseconds of processor time.
 
 import com.sun.net.httpserver.HttpServer;
 import io.prometheus.metrics.exporter.httpserver.MetricsHandler;
@@ -16,19 +16,13 @@ public final class CountedServer {
     HttpServer server =
         HttpServer.create(new InetSocketAddress("127.0.0.1", Integer.parseInt(arguments[0])), 0);
     server.createContext("/metrics", new MetricsHandler());
-    for (String path : new String[] {"/work", "/litter"}) {
-      server.createContext(
-          path,
-          exchange -> {
-            for (String pair : exchange.getRequestURI().getQuery().split("&")) {
-              String[] parts = pair.split("=");
-              if (parts[0].equals("ms")) work(Long.parseLong(parts[1]));
-              if (parts[0].equals("kb")) litter(Integer.parseInt(parts[1]));
-            }
-            exchange.sendResponseHeaders(200, -1);
-            exchange.close();
-          });
-    }
+    server.createContext(
+        "/work",
+        exchange -> {
+          work(Long.parseLong(exchange.getRequestURI().getQuery().replace("ms=", "")));
+          exchange.sendResponseHeaders(200, -1);
+          exchange.close();
+        });
     server.setExecutor(Executors.newFixedThreadPool(4));
     server.start();
   }
@@ -41,9 +35,5 @@ public final class CountedServer {
       for (int number = 0; number < 1000; number++) sum += number;
     }
     last = sum;
-  }
-
-  private static void litter(int kilobytes) {
-    for (int number = 0; number < kilobytes; number++) last = new byte[1024];
   }
 }

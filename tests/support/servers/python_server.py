@@ -1,6 +1,6 @@
 """A web server with the process collector of prometheus-client: `python_server PORT`.
 
-``/work?ms=N`` takes N milliseconds of processor time, ``/litter?kb=N`` makes so much garbage in cycles.
+``/work?ms=N`` takes N milliseconds of processor time.
 """
 
 import os
@@ -23,14 +23,6 @@ if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the workers share their metrics 
 _metrics: Application = make_wsgi_app(_registry)
 
 
-class Node:
-    """A part of a cycle."""
-
-    def __init__(self, size: int) -> None:
-        self.content = bytearray(size)
-        self.own = self
-
-
 def application(environ: dict[str, str], start_response: Any) -> Iterable[bytes]:
     """Serve metrics and work; gunicorn loads it, too."""
     if environ["PATH_INFO"] == "/metrics":
@@ -41,8 +33,6 @@ def application(environ: dict[str, str], start_response: Any) -> Iterable[bytes]
 def work(environ: dict[str, str], start_response: Any) -> Iterable[bytes]:
     asked = parse_qs(environ["QUERY_STRING"])
     end = time.thread_time() + int(asked.get("ms", ["0"])[0]) / 1000
-    for _ in range(int(asked.get("kb", ["0"])[0])):
-        Node(1024)
     while time.thread_time() < end:
         sum(range(1000))
     start_response("200 OK", [("Content-Type", "text/plain")])
