@@ -167,8 +167,9 @@ def faults_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterato
             continue
         key = "averageValue" if target.average_value is not None else "value"
         sentence = (
-            f"{metric.name} cannot exceed {cap.largest:g}, because {cap.series} cannot, so it never asks for "
-            f"more replicas: expected less than {greatest:.4g}, which leaves the tolerance of {tolerance:g}"
+            f"{metric.name} cannot exceed {cap.largest:g}, because {cap.series} cannot exceed "
+            f"{cap.gauge.bound}, so it never asks for more replicas: expected less than {greatest:.4g}, "
+            f"which leaves the tolerance of {tolerance:g}"
         )
         yield given.fault(f"{metric.path}.target.{key}", str(wanted), sentence)
 
