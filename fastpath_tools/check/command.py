@@ -16,7 +16,7 @@ import msgspec
 from adapter import errors
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
-from adapter.config.rules_config import OnNaN, Parsed, fault_at
+from adapter.config.rules_config import Parsed, fault_at
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import QueryResult
@@ -203,8 +203,9 @@ def _problems(path: str, answer: object, rule: _Preview, servers: _Servers) -> l
         on_nan, query = (
             (rule.config.on_nan, rule.rule) if isinstance(rule, RulePreview) else (None, rule.query)
         )
-        values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in answer.samples]
-        sentences = [empty.faulty(values, on_nan), empty.negative(values) if rule.api == EXTERNAL else ""]
+        external = rule.api == EXTERNAL
+        values = [empty.value_of(sample, on_nan, external=external) for sample in answer.samples]
+        sentences = [empty.faulty(values, on_nan), empty.negative(values) if external else ""]
         sentences += [] if query.accepts_warnings else map(empty.partial, answer.warnings)
     elif isinstance(answer, PrometheusError) and answer.kind in empty.OF_THE_QUERY:
         sentences = [f"Prometheus refuses the query: {answer}"]

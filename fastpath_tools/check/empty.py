@@ -11,6 +11,7 @@ from typing import NamedTuple
 from adapter.config.rules_config import OnNaN
 from adapter.errors import PrometheusError, TemplateError
 from adapter.model import quantity
+from adapter.model.go_text import quote
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.resources import APIResource
 from adapter.model.visible import counted, listed
@@ -28,7 +29,7 @@ OF_THE_QUERY = frozenset({"query", "type"})
 class Value(NamedTuple):
     """What an object's sample comes to: a quantity, or why it has none and what gives it one.
 
-    `refused`: every request that reads it fails, whatever `onNaN` says.
+    `refused`: every request that reads it fails.
     """
 
     quantity: str
@@ -48,15 +49,17 @@ _REMEDIES = {
 }
 
 
-def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
+def value_of(sample: Sample, on_nan: OnNaN | None, *, external: bool) -> Value:
     shown = report.show_number(sample.value)
     try:
-        milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
+        milli = milli_of(sample.value, nan_is_zero=on_nan is OnNaN.ZERO)
     except OverflowError:
         fault = f"{shown} is beyond 9.2e15, the limit of a quantity: requests fail"
         return Value("", fault, "let metricsQuery limit it with clamp_max, or count in a larger unit", True)
     if isinstance(milli, Dropped):
-        return Value("", f"{shown} is not a finite number and is left out", _REMEDIES[milli])
+        refused = external and on_nan is not OnNaN.DROP  # the sum of what is left would be too small
+        outcome = ": requests fail" if refused else " and is left out"
+        return Value("", f"{shown} is not a finite number{outcome}", _REMEDIES[milli], refused)
     return Value(quantity.format_milli(milli))
 
 
@@ -184,12 +187,11 @@ def no_sample_of_object(
     series, mapped = case.series, case.namespace_label
     if case.named:
         spaces = case.namespaces
-        have = f"only with {mapped}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
-        return (
-            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds the "
-            "namespace of the exporter; map the one that holds the object's "
-            f"own{namespace_guess(case.labels, mapped)}"
-        )
+        have = f"without the label {mapped}"
+        if any(spaces):
+            have = f"only with {mapped}={listed(map(quote, spaces))}, the namespace of the exporter"
+        remedy = f"map the label that holds the object's own namespace{namespace_guess(case.labels, mapped)}"
+        return f"{series} has {label}={quote(name)} {have}: {remedy}"
     names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
     place = f" in namespace {case.namespace}" if mapped else ""
     if names:
@@ -211,7 +213,7 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
     series, mapped = case.series, case.namespace_label
     if case.named:
         spaces = case.namespaces
-        have = f"{mapped}={listed(map(repr, spaces))}" if any(spaces) else f"no label {mapped}"
+        have = f"{mapped}={listed(map(quote, spaces))}" if any(spaces) else f"no label {mapped}"
         return (
             f"{series} has {have}, and an external metric is read in the namespace of the autoscaler "
             f"({case.namespace}): map the label that holds it{namespace_guess(case.labels, mapped)}, or set "

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from adapter.config.rules_config import OnNaN
 from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
 from adapter.model import visible
 from adapter.model.label_selectors import LabelSelector
@@ -162,18 +161,17 @@ async def follow_external(
         return empty.no_query(place, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
     on_nan = rule.config.on_nan
-    values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
+    values = [empty.value_of(sample, on_nan, external=True) for sample in result.samples]
     lines += [
         f"{report.show_labels(sample)}: {value.fault or value.quantity}"
         for sample, value in list(zip(result.samples, values, strict=True))[:_SHOWN_VALUES]
     ]
     good = [value for value in values if not value.fault]
-    # the sum of what is left would be too small, unless the rule says that it is not
-    if fault := empty.faulty(values, on_nan if good else None):
-        return f"every request for {metric} fails: {fault}"
+    if fault := empty.faulty(values, on_nan if good else None) or empty.negative(good):
+        return f"{metric} has no usable value: {fault}"
     if good:
         inquiry.explanation.served = empty.can_be_asked_for(metric)
-        return ". ".join(filter(None, (empty.served(metric, len(good)), empty.negative(good))))
+        return empty.served(metric, len(good))
     followups = empty.external_followups(entry.series, label, namespace, selector)
     case = await inquiry.follow_up(lines, promql, followups, rule, entry.series, label, namespace)
     return empty.no_sample_of_external(case, join(selector))
@@ -262,10 +260,8 @@ class _Answer:
             self.lines.append(
                 "several samples of one object, of which the last counts: group by (<<.GroupBy>>)"
             )
-        zero = self.entry.rule.config.on_nan is OnNaN.ZERO
-        values = {
-            name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.chosen if name in samples
-        }
+        on_nan, found = self.entry.rule.config.on_nan, [name for name in self.chosen if name in samples]
+        values = {name: empty.value_of(samples[name], on_nan, external=False) for name in found}
         self.lines.extend(
             f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:_SHOWN_VALUES]
         )

@@ -50,7 +50,7 @@ class RuleTrace:
     rule: Rule
     external: bool
     matched: tuple[SeriesInfo, ...]
-    error: str
+    error: PrometheusError | None
     gives: tuple[SeriesInfo, ...]
     rejected: tuple[Rejected, ...]
     others: Mapping[str, tuple[SeriesInfo, ...]]
@@ -85,7 +85,7 @@ def _trace(
     rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: str, *, external: bool
 ) -> RuleTrace:
     if isinstance(known, PrometheusError):
-        return RuleTrace(rule, external, (), str(known), (), (), {}, (), ())
+        return RuleTrace(rule, external, (), known, (), (), {}, (), ())
     rejected: list[Rejected] = []
     named: dict[str, tuple[SeriesInfo, ...]] = {}
     for series in known:
@@ -101,7 +101,7 @@ def _trace(
     kinds = [(label, rule.converter.resource_for(label)) for label in labels]
     mapped = tuple((label, resource) for label, resource in kinds if resource is not None)
     plain = tuple(label for label, resource in kinds if resource is None)
-    return RuleTrace(rule, external, tuple(known), "", gives, tuple(rejected), named, mapped, plain)
+    return RuleTrace(rule, external, tuple(known), None, gives, tuple(rejected), named, mapped, plain)
 
 
 def steps(traced: RuleTrace) -> list[str]:
@@ -259,10 +259,11 @@ def _renamed(case: MissingCase) -> str:
 
 def _unread(case: MissingCase) -> str:
     """Judge a rule that could give the metric and whose series were not read."""
-    reasons = {traced.error for traced in case.traces}
-    if len(case.traces) > 1 and len(reasons) == 1 and "" not in reasons:
+    errors = [traced.error for traced in case.traces if traced.error]
+    is_same = len(errors) == len(case.traces) and len({*map(str, errors)}) == 1
+    if is_same and (len(errors) > 1 or errors[0].kind == "unreachable"):
         remedy = "check the address of Prometheus, and that it is up"
-        return f"no series could be read ({reasons.pop()}): {remedy}"
+        return f"no series could be read ({errors[0]}): {remedy}"
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
             unread = f"the series of {traced.place} could not be read ({traced.error})"

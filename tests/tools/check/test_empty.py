@@ -108,11 +108,21 @@ def test_build_query() -> None:
     ],
 )
 def test_value_of(value: float, *, zero: bool, expected: tuple[str, str, str]) -> None:
-    answer = empty.value_of(Sample({}, value, 0.0), nan_is_zero=zero)
+    answer = empty.value_of(Sample({}, value, 0.0), OnNaN.ZERO if zero else None, external=False)
     assert answer[:2] == expected[:2]
     assert expected[2] in answer.remedy
     assert ("onNaN" in answer.remedy) is ("onNaN" in expected[2])
     assert answer.refused is (value == 1e17)
+
+
+@pytest.mark.parametrize(
+    ("on_nan", "outcome"),
+    [(None, ": requests fail"), (OnNaN.ZERO, ": requests fail"), (OnNaN.DROP, " and is left out")],
+)
+def test_a_sum_without_a_part_is_refused(on_nan: OnNaN | None, outcome: str) -> None:
+    answer = empty.value_of(Sample({}, math.inf, 0.0), on_nan, external=True)
+    assert answer.fault == f"+Inf is not a finite number{outcome}"
+    assert answer.refused is (on_nan is not OnNaN.DROP)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +152,7 @@ def test_refused(kind: str, sentence: str) -> None:
 
 
 def values_of(*values: float) -> list[Value]:
-    return [empty.value_of(Sample({}, value, 0.0), nan_is_zero=False) for value in values]
+    return [empty.value_of(Sample({}, value, 0.0), None, external=False) for value in values]
 
 
 @pytest.mark.parametrize(

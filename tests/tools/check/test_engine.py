@@ -123,12 +123,12 @@ async def cluster() -> AsyncIterator[Cluster]:
         ("p9 --object=pod/shop/web-0", ["sum by (pod): histogram_quantile of lat_bucket needs the label le"]),
         ("short --object=pod/shop/web-0", ["[15s]: no longer than one scrape of 15 s: it never has"]),
         ("huge_of_pods --object=pod/shop/web-0", ["9.3e+15 is beyond 9.2e15", "clamp_max"]),
-        ("huge --object=shop", ["every request for huge fails: 1 of 2 values has no", "beyond", "clamp_max"]),
+        ("huge --object=shop", ["huge has no usable value: 1 of 2 values has no", "beyond", "clamp_max"]),
         (
             "ratio --object=shop",
-            ["every request for ratio fails: 1 of 1 value", "-Inf is not a finite number"],
+            ["ratio has no usable value: 1 of 1 value", "-Inf is not a finite number"],
         ),
-        ("lag --object=shop", ["lag is served: 1 value. -1500m is negative", "maxReplicas", "clamp_min"]),
+        ("lag --object=shop", ["lag has no usable value: -1500m is negative", "maxReplicas", "clamp_min"]),
         ("a_text --object=shop", ["so every request fails"]),
     ],
 )

@@ -146,7 +146,7 @@ def test_what_a_rule_makes_of_its_series() -> None:
 
 def test_a_list_that_was_not_read() -> None:
     web = traced("requests", {**LISTS, '{job="web"}': PrometheusError("timeout", "too slow")})[0]
-    assert (web.error, web.matched, web.gives) == ("too slow", (), ())
+    assert (str(web.error), web.matched, web.gives) == ("too slow", (), ())
     assert missing.steps(web) == ["the series could not be read: too slow"]
     assert web.leads_to("anything")
 

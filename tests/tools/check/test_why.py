@@ -251,9 +251,8 @@ SENTENCES = {
     "the exporter's namespace": (
         "load --object=pod/shop/api-0",
         (
-            "load has pod='api-0' only with namespace='monitoring', not namespace='shop': the label holds "
-            "the namespace of the exporter; map the one that holds the object's own, such as "
-            "exported_namespace: {resource: namespace}"
+            'load has pod="api-0" only with namespace="monitoring", the namespace of the exporter: map the '
+            "label that holds the object's own namespace, such as exported_namespace: {resource: namespace}"
         ),
     ),
     "NaN": (
@@ -336,7 +335,7 @@ SENTENCES = {
     "external, other namespace": (
         "queue_depth --object=other",
         (
-            "queue_depth has namespace='shop', and an external metric is read in the namespace of the "
+            'queue_depth has namespace="shop", and an external metric is read in the namespace of the '
             "autoscaler (other): map the label that holds it, or set resources.namespaced: false on "
             "externalRules[0]"
         ),
@@ -351,8 +350,8 @@ SENTENCES = {
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "every request for external_nan fails: 1 of 1 value has no quantity (NaN is not a finite number "
-            "and is left out): let metricsQuery return a number, or nothing, where it divides by zero, or "
+            "external_nan has no usable value: 1 of 1 value has no quantity (NaN is not a finite number: "
+            "requests fail): let metricsQuery return a number, or nothing, where it divides by zero, or "
             "set onNaN: zero on the rule"
         ),
     ),
