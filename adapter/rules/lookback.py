@@ -115,10 +115,7 @@ def _grouping(query: str) -> tuple[str, ...] | None:
     except ValueError:
         return ()
     loses_le = False
-    while isinstance(node, promql.ParenExpr | promql.Call):
-        if isinstance(node, promql.ParenExpr):
-            node = node.expr
-            continue
+    while isinstance(node := parsing.unwrapped(node), promql.Call):
         name = node.func.name
         vectors = [argument for argument in node.args if not isinstance(argument, promql.NumberLiteral)]
         if len(vectors) != 1 or name not in mergeable.SERIES_FUNCTIONS:

@@ -144,7 +144,7 @@ def compile_expression(text: str) -> Any:
         expression = re2.compile(text, options=_QUIET)
     except re2.error as error:
         if "too large" not in _reason(error):
-            raise ValueError(_reason(error)) from error
+            raise ValueError(_reason(error).removesuffix(f": {text}")) from error
         try:
             expression = re2.compile(text, options=_ROOMY)
         except re2.error as again:

@@ -85,6 +85,8 @@ def analyse(
         part = walk.visit(expression)
         if part.scalar:
             return Separability(reason="the query is a scalar")
+        if isinstance(parsing.unwrapped(expression), promql.MatrixSelector | promql.SubqueryExpr):
+            return Separability(reason="the query is a range of samples")
     except NotSeparableError as error:
         return Separability(reason=parsing.show(str(error)))
     if not namespace_label:

@@ -80,6 +80,13 @@ def parse_rule(template: Template, group_by: str) -> Any:
         raise TemplateError(f"the query does not parse: {matchers.shorten(show(str(error)))}") from error
 
 
+def unwrapped(node: Any) -> Any:
+    """Return a part of a query without the parentheses around it."""
+    while isinstance(node, promql.ParenExpr):
+        node = node.expr
+    return node
+
+
 def read_matcher(node: Any) -> Matcher:
     return Matcher(node.name, OPERATORS[str(node.op)], node.value)
 

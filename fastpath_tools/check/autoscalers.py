@@ -183,7 +183,8 @@ def _boost_faults(given: CheckedAutoscaler) -> Iterator[Fault]:
         yield given.annotation_fault(name, sentence)
     handshake = boost.check_handshake(given.autoscaler.metadata.name, spec)
     if wishes.mode == BOOST and not handshake.holds:
-        yield given.fault("spec.metrics", "", f"{handshake.fault}; `fastpath boost` writes it")
+        fault = handshake.fault.removeprefix("spec.metrics has ")
+        yield given.fault("spec.metrics", "", f"{fault}; `fastpath boost` writes it")
 
 
 def _resource_faults(given: CheckedAutoscaler, metrics: Sequence[MetricSpec]) -> Iterator[Fault]:

@@ -203,9 +203,8 @@ def _problems(path: str, answer: object, rule: _Preview, servers: _Servers) -> l
         on_nan, query = (
             (rule.config.on_nan, rule.rule) if isinstance(rule, RulePreview) else (None, rule.query)
         )
-        external = rule.api == EXTERNAL
-        values = [empty.value_of(sample, on_nan, external=external) for sample in answer.samples]
-        sentences = [empty.faulty(values, on_nan), empty.negative(values) if external else ""]
+        values = [empty.value_of(one, on_nan, external=rule.api == EXTERNAL) for one in answer.samples]
+        sentences = [empty.faulty(values, on_nan), empty.negative(values) if rule.api == EXTERNAL else ""]
         sentences += [] if query.accepts_warnings else map(empty.partial, answer.warnings)
     elif isinstance(answer, PrometheusError) and answer.kind in empty.OF_THE_QUERY:
         sentences = [f"Prometheus refuses the query: {answer}"]

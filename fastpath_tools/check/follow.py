@@ -309,9 +309,7 @@ class _Answer:
 
     def _sentence(self, values: Mapping[str, Value]) -> str:
         metric, wanted = self.inquiry.explanation.metric, self.wanted
-        faulty = sorted(
-            filter(lambda value: value.fault, values.values()), key=lambda value: not value.refused
-        )
+        faulty = sorted((one for one in values.values() if one.fault), key=lambda value: not value.refused)
         if faulty and (faulty[0].refused or len(faulty) == len(values)):
             return empty.no_number(metric, wanted, faulty[0])
         if self._exists() is False:

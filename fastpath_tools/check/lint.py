@@ -19,6 +19,7 @@ from adapter.rules.matchers import show_series
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.registry import ROOT_SCOPED
 from fastpath_tools.check import lint_query, saturation
+from fastpath_tools.check.lint_query import TEMPLATE, Finding
 from fastpath_tools.live.preview import RulePreview, selected_names
 
 # From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
@@ -27,14 +28,10 @@ MANY_METRICS = 1000
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 
-_TEMPLATE = re.compile(r"<<.*>>|\{\{.*\}\}")
 _SETS = re.compile(r"\[[^\]]*\]|\(\?[^):]*[:>)]")
 """Parts of a regular expression whose characters are not text that a name has to have."""
 _OPTIONAL = re.compile(r"\||\)[?*{]")
 _FOREIGN = re.compile(r"[^\w:\\^$.*+?()|{},](?![?*{])|(?<=\\)[-. /](?![?*{])")
-
-Finding = tuple[str, str, str]
-"""Path below the rule, value, sentence."""
 
 
 def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]:
@@ -81,7 +78,7 @@ def _templates(made: RulePreview) -> Iterator[Finding]:
     texts = required | {"seriesQuery": config.series_query, "name.as": config.name_as}
     texts |= {f"seriesFilters[{index}].isNot": one.is_not for index, one in enumerate(config.series_filters)}
     for path, text in texts.items():
-        if _TEMPLATE.search(text):
+        if TEMPLATE.search(text):
             yield path, text, "this is no template: only metricsQuery and resources.template are"
         elif (
             path in required and not _OPTIONAL.search(text) and (sign := _FOREIGN.search(_SETS.sub("", text)))
@@ -90,9 +87,9 @@ def _templates(made: RulePreview) -> Iterator[Finding]:
 
 
 def _names(made: RulePreview) -> Iterator[Finding]:
-    rule, metrics = made.rule, {metric for metric in made.metrics if not _TEMPLATE.search(metric)}
+    rule, metrics = made.rule, {metric for metric in made.metrics if not TEMPLATE.search(metric)}
     if rule.namer.expansion and all(piece.group is None for piece in rule.namer.expansion):
-        metrics.add(_TEMPLATE.sub("x", "".join(piece.text for piece in rule.namer.expansion)))
+        metrics.add(TEMPLATE.sub("x", "".join(piece.text for piece in rule.namer.expansion)))
     for metric in sorted(metrics):
         if not metric:
             yield "name.as", rule.config.name_as, "the metric name is empty, so no request finds it"
@@ -149,8 +146,8 @@ def _series(made: RulePreview) -> Iterator[Finding]:
     if not made.known:
         yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
     elif not made.series:
-        if names := len(made.known) - len(unwritable):
-            sentence = f"all {names} names are dropped by seriesFilters or name.matches: see --why METRIC"
+        if len(made.known) > len(unwritable):
+            sentence = "no name of a series passes this and name.matches: see --why METRIC"
             yield "seriesFilters", "", sentence
     else:
         for label, resource in made.rule.converter.by_label.items():

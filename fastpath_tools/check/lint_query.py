@@ -37,6 +37,7 @@ _LIKE_AN_EXPRESSION = re.compile(r"^\^|\$$|\.[*+]")
 _BARE_WINDOW = re.compile(r"\[\s*([0-9]+(?:\.[0-9]+)?)\s*\]")
 _OF_ONE_BUCKET = re.compile(r"\ble\s*[=!]")
 _SERIES_BUCKET = re.compile(r"<<\s*\.Series\s*>>_bucket")
+TEMPLATE = re.compile(r"<<.*>>|\{\{.*\}\}")
 _LEADING_COMMA = re.compile(r"[{,]\s*,")
 
 Finding = tuple[str, str, str]
@@ -82,8 +83,9 @@ def _check_selector(made: RulePreview) -> Iterator[Finding]:
     try:
         selector = parse_selector(text)
     except ValueError as error:
-        sentence = f"Prometheus will refuse this: {matchers.shorten(str(error))}"
-        yield "seriesQuery", matchers.shorten(text), sentence
+        reason = matchers.shorten(str(error))
+        if not TEMPLATE.search(text):
+            yield "seriesQuery", matchers.shorten(text), f"Prometheus will refuse this: {reason}"
         return
     yield from _check_expressions(selector, "seriesQuery")
 
@@ -91,8 +93,7 @@ def _check_selector(made: RulePreview) -> Iterator[Finding]:
 def _check_template(made: RulePreview) -> Iterator[Finding]:
     fields = made.rule.query.fields
     if made.external and "GroupBy" in fields:
-        reason = "external metrics describe no object, so this is empty"
-        yield "metricsQuery", "<<.GroupBy>>", f"{reason} and the query is summed to one value"
+        yield "metricsQuery", "<<.GroupBy>>", "external metrics describe no object, so this is empty"
     if not made.known and _SERIES_BUCKET.search(made.rule.query.text):
         sentence = (
             "a histogram has no series of its own name: select NAME_bucket, and write <<.Series>> for it"
@@ -191,7 +192,7 @@ def causes(text: str, scrape_interval: float) -> list[str]:
 
 
 def _check_kinds(text: str, parsed: Any) -> Iterator[Finding]:
-    """Yield histograms and counters that are read as something else, by the names of their series."""
+    """Yield labels that a request lacks, and histograms and counters that are read as something else."""
     bucket = _reads(parsed, "_bucket")
     calls = [node for node in _nodes(parsed) if isinstance(node, promql.Call)]
     quantiles = [call for call in calls if call.func.name in {"histogram_quantile", "histogram_fraction"}]
@@ -201,6 +202,8 @@ def _check_kinds(text: str, parsed: Any) -> Iterator[Finding]:
             yield "metricsQuery", culprit, sentence
     if bucket and not quantiles and not _OF_ONE_BUCKET.search(text):
         yield "metricsQuery", bucket, "a bucket counts those below it too: read _count, or choose one le"
+    if "<no value>" in text:
+        yield "metricsQuery", "<no value>", "requests without the label ask for this: use <<.LabelMatchers>>"
     core = parsed
     while isinstance(core, promql.ParenExpr | promql.AggregateExpr):
         core = core.expr
@@ -228,9 +231,7 @@ def _nodes(parsed: Any) -> list[Any]:
 
 def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[Finding]:
     """Yield what keeps the answer from being values of objects."""
-    core = parsed
-    while isinstance(core, promql.ParenExpr):
-        core = core.expr
+    core = parsing.unwrapped(parsed)
     if isinstance(core, promql.MatrixSelector | promql.SubqueryExpr | promql.StringLiteral):
         what = "a text" if isinstance(core, promql.StringLiteral) else "a range of samples, not a value"
         yield "metricsQuery", "", f"the result is {what}, so every request fails"

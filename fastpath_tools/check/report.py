@@ -114,7 +114,7 @@ def _block(report: Report) -> list[str]:
 
 
 def _rule_lines(made: RulePreview, unread: str) -> list[str]:
-    lines = [_line("series", one_line(made.config.series_query) or "none")]
+    lines = [_line("series", one_line(made.config.series_query) or "no seriesQuery")]
     if unread:
         lines.append(_line("", f"not read: {unread}"))
     elif made.known is not None:
@@ -123,7 +123,8 @@ def _rule_lines(made: RulePreview, unread: str) -> list[str]:
         lines.append(_line("", f"{count} of {names}, {counted(len(made.series), 'name', 'names')} taken"))
     metrics = listed(metric or '""' for metric in made.metrics) or "none"
     if made.known is None and not made.metrics:
-        metrics = f"derived from names that match {made.config.name_matches or '.*'}"
+        made_of = f"names that match {made.config.name_matches or '.*'}"
+        metrics = f"{one_line(made.config.name_as) or 'derived'} from {made_of}"
     lines.append(_line("metrics", metrics))
     if made.external:
         return lines

@@ -127,13 +127,10 @@ def of_rule(made: RulePreview) -> Saturation | None:
 
 def _is_one_sample(node: Any) -> bool:
     """Return whether the result is one sample for certain: an aggregation of everything, times a number."""
-    while isinstance(node, promql.ParenExpr | promql.BinaryExpr):
-        if isinstance(node, promql.ParenExpr):
-            node = node.expr
-        elif _number(node.lhs) is not None or _number(node.rhs) is not None:
-            node = node.rhs if _number(node.lhs) is not None else node.lhs
-        else:
+    while isinstance(node := parsing.unwrapped(node), promql.BinaryExpr):
+        if _number(node.lhs) is None and _number(node.rhs) is None:
             return False
+        node = node.rhs if _number(node.lhs) is not None else node.lhs
     if not isinstance(node, promql.AggregateExpr) or str(node.op) in {"topk", "bottomk"}:
         return False
     grouping = node.modifier
@@ -210,8 +207,7 @@ def _of_binary(node: Any) -> Saturation | None:
 
 
 def _number(node: Any) -> float | None:
-    while isinstance(node, promql.ParenExpr):
-        node = node.expr
+    node = parsing.unwrapped(node)
     return float(node.val) if isinstance(node, promql.NumberLiteral) else None
 
 

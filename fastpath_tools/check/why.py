@@ -174,5 +174,6 @@ def _served(explanation: Explanation, *, custom: bool, external: bool) -> str:
         return empty.served(metric, 0)
     explanation.served = True
     apis = " and ".join(name for name, there in (("a custom", custom), ("an external", external)) if there)
-    hint = "KIND/NAMESPACE/NAME" if custom else "NAMESPACE"
+    also = ", or NAMESPACE for the external one," if external else ""
+    hint = f"KIND/NAMESPACE/NAME{also}" if custom else "NAMESPACE"
     return f"{metric} is served as {apis} metric: add --object {hint} to follow it to a value"

@@ -71,11 +71,10 @@ def combine(texts: Sequence[tuple[str, str]], fatal: Sequence[Fault]) -> Parsed:
 
 def unread(text: str, source: str) -> Iterator[Fault]:
     """Yield the documents of a file after its first, which no reader of rules reads."""
-    for document in list(yaml_documents.read_documents(text, source))[1:]:
+    for number, document in enumerate(list(yaml_documents.read_documents(text, source))[1:], 2):
         line = document.faults[0].line if isinstance(document, InputError) else document.line_of("")
-        yield Fault(
-            "", "", "only the first document of a file is read: put this one into another file", source, line
-        )
+        expected = "only the first document of a file is read: put this one into another file"
+        yield Fault(f"document {number}", "", expected, source, line)
 
 
 def render_config(files: Sequence[str]) -> str:

@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_used_is_a_fault(tmp_path: Path, capsys: pytest.Ca
     assert main.main(["serve", f"--config={tmp_path / 'none.yaml'}"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         (
-            f"fastpath serve: {path}:1: Rules: a list of 0: unknown key, did you mean rules? Keys are "
+            f"fastpath serve: {path}:1: Rules: an empty list: unknown key, did you mean rules? Keys are "
             f"case-sensitive"
         ),
         (

@@ -191,7 +191,7 @@ def test_with_any_other_name_in_certificates_nothing_could_be_asked(name: str) -
         ("{port: a, credentials: {tokenFile: /t}}", f".credentials.namespaces: missing: {_NAMESPACES}"),
         (
             "{port: a, credentials: {tokenFile: /t, namespaces: []}}",
-            f".credentials.namespaces: a list of 0: {_NAMESPACES}, each once and by its name",
+            f".credentials.namespaces: an empty list: {_NAMESPACES}, each once and by its name",
         ),
         (
             "{port: a, credentials: {tokenFile: /t, namespaces: ['*']}}",

@@ -24,12 +24,7 @@ FAULTS = {
     ),
     "template without the resource": (
         "{resources: {template: 'kube_<<.Group>>'}}",
-        [
-            (
-                "resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label "
-                'template "kube_<<.Group>>" must include at least <<.Resource>>'
-            )
-        ],
+        ["resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: it has none"],
     ),
     "template renders to nothing": (
         "{resources: {template: '<<if false>><<.Resource>><<end>>'}}",

@@ -61,6 +61,7 @@ REFUSALS = {
     ),
     "does not parse": Refusal("sum by (pod) (x{<<.LabelMatchers>>}", "the query does not parse: "),
     "a scalar": Refusal("1 + time()", "the query is a scalar"),
+    "a range of samples": Refusal("(x{<<.LabelMatchers>>}[5m])", "the query is a range of samples"),
     "a text": Refusal('"x"', "a string stands where a number is expected"),
     "a selector without the matchers": Refusal(
         "sum by (pod) (x)",

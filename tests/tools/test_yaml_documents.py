@@ -129,7 +129,7 @@ def test_directives_belong_to_the_document_after_them(text: str, values: list[ob
         ("a: 1\n...\n%YAML 1.2\n---\nb: 2\n", "a.yaml:3: not YAML: only YAML 1.1 is read"),
         ("%ODD\n---\na: 1\n", "a.yaml:1: not YAML: unknown directive"),
         ("%YAML 1.1\na: 1\n", "a.yaml:2: not YAML: expected '<document start>'"),
-        ("%YAML 1.1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+        ("%YAML 1.1\n", "a.yaml:1: not YAML: expected '<document start>'"),
     ],
 )
 def test_directives_that_are_wrong(text: str, said: str) -> None:
@@ -175,7 +175,7 @@ def test_anchors_and_merges() -> None:
         ("a: 1\n---\n? [b]\n: 2\n", "a.yaml:3: a list of 1: expected text as the key"),
         ("<<: 5\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
         ("<<: [5]\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
-        ("a: [\n", "a.yaml:2: not YAML"),
+        ("a: [\n", "a.yaml:1: not YAML: expected some content, but found the end"),
         (
             "{a: 1}\n{b: 2}\n",
             "a.yaml:1: unexpected text after the document; another document begins with ---",

@@ -54,6 +54,7 @@ _PLAIN_IN_FLOW = re.compile(rf"(?:[^{_BLANK_OR_END}:,?\[\]{{}}]|:(?![{_BLANK_OR_
 
 _SHOWN = 60
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_:-]+")
+_WORDS = {"the node": "some", "'<stream end>'": "the end", "<block end>": "an end", "'<scalar>'": "text"}
 _QUOTED_VALUE = re.compile(r'\s*(- )?[\w.-]+:\s+"')
 
 
@@ -160,8 +161,10 @@ def compose(text: str, source: str, lines: int = 0) -> yaml.Node | None:
         ) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 0
+        line = min(mark.line + 1, lines + len(text.splitlines())) if mark else 0
         problem = error.problem or error.context or "not YAML"
+        for word, plain in _WORDS.items():
+            problem = problem.replace(word, plain)
         raise _unreadable(
             source, line, f"not YAML: {one_line(problem)}{_quoting_advice(text, line - lines, problem)}"
         ) from error
@@ -293,6 +296,6 @@ def shown(node: yaml.Node) -> str:
         plain = node.style is None and node.tag != TEXT  # numbers and booleans stand without quotes
         return one_line(node.value) if plain else shown_text(node.value)
     if isinstance(node, yaml.SequenceNode):
-        return f"a list of {len(node.value)}"
+        return f"a list of {len(node.value)}" if node.value else "an empty list"
     keys = [str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
     return f"a mapping of {one_line(', '.join(keys[:5]))}" if keys else "an empty mapping"

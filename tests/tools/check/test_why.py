@@ -595,7 +595,7 @@ async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> 
     assert (
         checked.err
         == "fastpath check: rules.yaml:1: rules[0].name.matches: (: expected a Go regular expression "
-        "(RE2): missing ): (\n"
+        "(RE2): missing )\n"
     )
     assert "\n  rules[0]  left out because of a fault\n" in checked.out
     assert (
