@@ -6,12 +6,11 @@ after the other and are scraped once a second, so samples are from before and af
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from adapter.model.autoscaling.fastpath_autoscaler import GROUP, KIND
-from tests.support import boosting
-from tests.support.boosting import BEHAVIOR, UNIT, Workload
+from adapter.model.autoscaling import boost
 from tests.support.scalewrites import BOOSTER, Audit
+from tests.world.workloads import BEHAVIOR, UNIT, Workload, step
 
 NEEDED = 10
 STARTUP = (0.5, 3.0)
@@ -28,27 +27,19 @@ def random_startup(seed: int) -> Callable[[], float]:
 
 def workloads(count: int) -> list[Workload]:
     """Return workloads of one pod, boosted and scaled by the fast-scaler in turns."""
-    load = boosting.step(UNIT, NEEDED * UNIT)
+    load = step(UNIT, NEEDED * UNIT)
     return [
         Workload(
             f"{('boosted', 'fast')[number % 2]}-{number:02}",
             _KIND,
             load,
-            boosting.fleet(1)[0].way if number % 2 == 0 else "",
+            "" if number % 2 else boost.EXTERNAL,
             _SPEC,
             replicas=1,
+            own=bool(number % 2),
         )
         for number in range(count)
     ]
-
-
-def objects(workload: Workload, namespace: str) -> list[dict[str, Any]]:
-    """Return the objects of a workload with its autoscaler."""
-    found = workload.objects(namespace)
-    if not workload.way:
-        autoscaler = found[-1]
-        autoscaler |= {"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND}
-    return found
 
 
 class Scaling(NamedTuple):
