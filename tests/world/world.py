@@ -35,6 +35,7 @@ from tests.world import controllers, watching
 from tests.world.processes import Fastpath, Front
 from tests.world.view import WAIT, View
 from tests.world.workloads import (
+    BEHAVIOR,
     BOOSTED,
     CLOCK,
     FLAGS,
@@ -75,17 +76,14 @@ class World(View):
         return self.cluster.backend.sandbox
 
     def hpa(self, name: str, metrics: str = QUEUE, load: Load | None = None, **fields: Any) -> Workload:
-        """Declare a workload with an autoscaler, boosted unless `way` is ""."""
+        """Declare a workload with an HPA, boosted unless `way` is "", or with the kind of ours if `own`."""
         workload = Workload(name, metrics, load or step(), **fields)
         self.declare([workload])
         return workload
 
     def fpa(self, name: str, metrics: str = QUEUE, load: Load | None = None, **spec: Any) -> Workload:
         """Declare a workload with a FastPathAutoscaler."""
-        workload = Workload(name, metrics, load or step(), way="", own=True)
-        workload.spec |= spec
-        self.declare([workload])
-        return workload
+        return self.hpa(name, metrics, load, way="", own=True, spec={"behavior": BEHAVIOR} | spec)
 
     def declare(self, workloads: Iterable[Workload], *, autoscaled: bool = True) -> None:
         """Have workloads in the cluster as soon as the story goes on."""
