@@ -39,10 +39,11 @@ from benchmarks import common, plane, reaction
 from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage
 from benchmarks.stepping import CLOCK
-from tests.e2e import nodes, watching
+from tests.e2e import nodes
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.nodes import KINDS, TARGET, Nodes
 from tests.support.scalewrites import Audit
+from tests.world import watching
 
 SEED = 20_261_127
 _CALM = 0.8
@@ -92,7 +93,7 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float]
     async with contextlib.AsyncExitStack() as stack:
         opened = await stack.enter_async_context(plane.opened(stage, assets, sizes.period))
         cluster, authority = opened.cluster, opened.backend.authority
-        session = await stack.enter_async_context(watching.connect(cluster, authority))
+        session = await stack.enter_async_context(watching.connect(cluster))
         machines = Nodes(session, cluster.namespace, sizes.period, authority.server_context())
         await stack.enter_async_context(machines.running())
         audit = Audit(CLOCK.wall, math.inf)

@@ -11,18 +11,16 @@ import contextlib
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import aiohttp
 from yarl import URL
 
-from adapter.compose.clock import SystemClock
 from adapter.server import tls
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.apiserver.workloads import Workloads
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane, write_kubeconfig
 from tests.e2e.frontproxy import FrontProxy
@@ -34,6 +32,7 @@ from tests.support.mount import Mount
 from tests.support.processor import limited
 from tests.support.rendered import Objects, Want
 from tests.support.tls import Authority
+from tests.world import controllers
 
 NAMESPACE = SERVICE = "fastpath"
 SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"
@@ -68,7 +67,6 @@ _ADMIN = "admin"
 _RBAC = "rbac.authorization.k8s.io"
 _DENIED_TTL = "100ms"
 _POLL_SECONDS = 0.2
-_CLOCK = SystemClock()
 
 
 class FrontedBackend(Backend, Protocol):
@@ -143,17 +141,17 @@ class FrontedSandbox(SandboxBackend):
         return await self.admit(cluster, objects, SERVICE, NAMESPACE)
 
     def user(self, name: str, path: Path) -> Path:
-        assert self._sandbox.tokens is not None
-        self._sandbox.tokens[f"token-of-{name}"] = name
+        assert self.sandbox.tokens is not None
+        self.sandbox.tokens[f"token-of-{name}"] = name
         return self._write(path, f"token-of-{name}")
 
     async def grant(self, cluster: ClusterUnderTest, user: str, rule: Document) -> None:
         self._grants.append((user, cluster.namespace, rule))
 
     async def publish(self, _: ClusterUnderTest, *signers: Signer) -> None:
-        found = self._sandbox.get("ConfigMap", certificates.NAME, "kube-system")
+        found = self.sandbox.get("ConfigMap", certificates.NAME, "kube-system")
         found["data"]["requestheader-client-ca-file"] = "".join(signer.pem for signer in signers)
-        self._sandbox.update(found)
+        self.sandbox.update(found)
 
     async def wait_available(
         self, cluster: ClusterUnderTest, group_versions: Sequence[str] = GROUP_VERSIONS
@@ -161,26 +159,14 @@ class FrontedSandbox(SandboxBackend):
         for name in group_versions:  # asked for each time: there is nothing to wait for
             await cluster.kubectl("get", "--raw", path_of(name))
 
-    @contextlib.asynccontextmanager
-    async def workloads(self) -> AsyncIterator[None]:
-        async def step() -> None:
-            workloads = Workloads(self._sandbox, startup=0.3)
-            while True:
-                workloads.step(_CLOCK.wall())
-                await asyncio.sleep(_POLL_SECONDS)
-
-        task = asyncio.create_task(step(), name="workloads")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return controllers.workloads(self.sandbox, startup=0.3)
 
     def _write(self, path: Path, token: str) -> Path:
-        return write_kubeconfig(path, self._sandbox.url, self.authority.file, {"token": token})
+        return write_kubeconfig(path, self.sandbox.url, self.authority.file, {"token": token})
 
     def _review_token(self, spec: Document) -> TokenVerdict:
-        user = (self._sandbox.tokens or {}).get(spec["token"], "")
+        user = (self.sandbox.tokens or {}).get(spec["token"], "")
         return TokenVerdict(bool(user), user)
 
     def _review_access(self, spec: Document) -> AccessReviewVerdict:
@@ -259,9 +245,8 @@ class FrontedControlPlane(RealBackend):
             conditions = {each["type"]: each for each in described["status"]["conditions"]}
             assert conditions["Available"]["reason"] == "Passed", conditions
 
-    @contextlib.asynccontextmanager
-    async def workloads(self) -> AsyncIterator[None]:
-        yield  # its controllers do
+    def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()  # its controllers do
 
 
 class Registered:
@@ -342,12 +327,6 @@ async def apply(cluster: ClusterUnderTest, *documents: Document) -> None:
 
 
 @contextlib.asynccontextmanager
-async def straight(port: int) -> AsyncIterator[int]:
-    """Have nothing between a cluster and an adapter."""
-    yield port
-
-
-@contextlib.asynccontextmanager
 async def register(
     cluster: ClusterUnderTest,
     backend: FrontedBackend,
@@ -356,12 +335,10 @@ async def register(
     *arguments: str,
     components: Sequence[str] = ("external", "resource"),
     group_versions: Sequence[str] = GROUP_VERSIONS,
-    through: Callable[[int], contextlib.AbstractAsyncContextManager[int]] = straight,
 ) -> AsyncIterator[Registered]:
     """Run an adapter with rules.yaml and register it; when the block ends it is not registered any more.
 
-    Of the APIServices of the manifests only `group_versions` are applied. `through` gives the port that is
-    registered for that on which the adapter listens.
+    Of the APIServices of the manifests only `group_versions` are applied.
     """
     folder = rendered.write_overlay(directory / "overlay", components)
     objects = await asyncio.to_thread(rendered.render, folder)
@@ -379,16 +356,28 @@ async def register(
         lister=config,
         reviewer=config,
     )
-    async with contextlib.AsyncExitStack() as stack:
-        registered = Registered(cluster, backend, await stack.enter_async_context(running), serving)
-        port = await stack.enter_async_context(through(registered.port))
-        try:
-            await apply(cluster, *_registrations(objects, port, backend.authority, group_versions))
-            await backend.wait_available(cluster, group_versions)
+    async with running as adapter:
+        registered = Registered(cluster, backend, adapter, serving)
+        async with registering(cluster, backend, objects, registered.port, group_versions):
             yield registered
-        finally:
-            await cluster.kubectl("delete", "apiservice", *GROUP_VERSIONS, "--ignore-not-found")
-            await cluster.kubectl("delete", "service", SERVICE, "-n", NAMESPACE, "--ignore-not-found")
+
+
+@contextlib.asynccontextmanager
+async def registering(
+    cluster: ClusterUnderTest,
+    backend: FrontedBackend,
+    objects: Objects,
+    port: int,
+    group_versions: Sequence[str] = GROUP_VERSIONS,
+) -> AsyncIterator[None]:
+    """Have a cluster find an adapter at a port of loopback until the block ends."""
+    try:
+        await apply(cluster, *_registrations(objects, port, backend.authority, group_versions))
+        await backend.wait_available(cluster, group_versions)
+        yield
+    finally:
+        await cluster.kubectl("delete", "apiservice", *GROUP_VERSIONS, "--ignore-not-found")
+        await cluster.kubectl("delete", "service", SERVICE, "-n", NAMESPACE, "--ignore-not-found")
 
 
 def _registrations(

@@ -63,6 +63,11 @@ class Config:
 class Backend(Protocol):
     """What differs."""
 
+    @property
+    def sandbox(self) -> Cluster | None:
+        """The sandbox, where it is one."""
+        ...
+
     def kubeconfig(self, path: Path) -> Path:
         """Write the administrator's kubeconfig."""
         ...
@@ -177,40 +182,42 @@ class SandboxBackend:
     """
 
     def __init__(self, sandbox: Cluster) -> None:
-        self._sandbox = sandbox
+        self.sandbox = sandbox
 
     def kubeconfig(self, path: Path) -> Path:
-        return self._sandbox.kubeconfig(
+        return self.sandbox.kubeconfig(
             path, token="none"
         )  # without one kubectl asks for a name at the terminal
 
     async def caller_token(self, _: ClusterUnderTest) -> str:
-        support.admit(self._sandbox)
+        support.admit(self.sandbox)
         return TOKEN
 
     async def install_widgets(self, _: ClusterUnderTest) -> None:
-        self._sandbox.add_kind(Kind(_GROUP, "v1", _PLURAL, "Widget", namespaced=True))
+        self.sandbox.add_kind(Kind(_GROUP, "v1", _PLURAL, "Widget", namespaced=True))
 
     async def limit(self, _: ClusterUnderTest, allowed: Mapping[str, Collection[str]], path: Path) -> Path:
-        for kind in self._sandbox.kinds:
+        for kind in self.sandbox.kinds:
             if (
                 kind.plural == "configmaps"
             ):  # with one of them an adapter judges its callers; none is listed for anything else
                 continue
             for verb in ("get", "list", "watch"):
                 if verb not in allowed.get(kind.plural, ()):
-                    self._sandbox.forbid(verb, kind.plural)
+                    self.sandbox.forbid(verb, kind.plural)
         return self.kubeconfig(path)
 
     async def crash(self) -> None:
-        await self._sandbox.down()
+        await self.sandbox.down()
 
     async def recover(self) -> None:
-        await self._sandbox.up()
+        await self.sandbox.up()
 
 
 class RealBackend:
     """A control plane."""
+
+    sandbox = None
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane

@@ -19,6 +19,8 @@ from tests.e2e.controlplane import ControlPlane
 from tests.e2e.frontproxy import FrontProxy
 from tests.support.kubectl import Kubectl
 from tests.support.tls import Authority
+from tests.world.workloads import CLOCK
+from tests.world.world import World, opened
 
 _REAL = pytest.param(
     "control plane",
@@ -139,7 +141,8 @@ async def _open_fronted(
         await oracle.examine(cluster)
         return
     proxy = FrontProxy(directory)
-    async with Cluster(tls=authority.server_context(), proxy_certificate=proxy.identity) as sandbox:
+    context = authority.server_context()
+    async with Cluster(now=CLOCK.wall, tls=context, proxy_certificate=proxy.identity) as sandbox:
         front = FrontedSandbox(sandbox, authority, proxy)
         cluster = ClusterUnderTest(front, Kubectl(directory), directory)
         await cluster.open()
@@ -168,3 +171,10 @@ async def own_fronted(
         return
     async with _own_plane(tmp_path, authority) as plane, _open_fronted(plane, tmp_path, authority) as opened:
         yield opened
+
+
+@pytest.fixture
+async def world(fronted: Fronted) -> AsyncIterator[World]:
+    """Return an empty world in which a story is told."""
+    async with opened(fronted.cluster) as world:
+        yield world

@@ -23,7 +23,7 @@ import aiohttp
 from adapter.compose.clock import SystemClock
 from adapter.kubernetes.credentials import pod_of
 from adapter.model.autoscaling import slices
-from tests.e2e import test_scaler, watching
+from tests.e2e import test_scaler
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import Config, Document
 from tests.e2e.controlplane import ControlPlane
@@ -34,6 +34,7 @@ from tests.support.remotewrite import Written
 from tests.support.scaleraudit import GROUP, IN_FLIGHT, Reaction, ScalerAudit, Step
 from tests.support.scalewrites import Place
 from tests.support.waiting import until
+from tests.world import watching
 
 INITIAL = 1
 """The replicas of all targets at the beginning."""
@@ -339,7 +340,7 @@ async def opened(scene: Scene, plane: ControlPlane, sizes: Sizes, seed: int) -> 
         stack.push_async_callback(
             scene.cluster.kubectl, "delete", "namespace", *spaces, "--wait=false", "--ignore-not-found"
         )
-        session = await stack.enter_async_context(watching.connect(scene.cluster, plane.authority))
+        session = await stack.enter_async_context(watching.connect(scene.cluster))
         deployments = watching.follow(
             session, "/apis/apps/v1/deployments", lambda _, found: fleet.audit.saw_target(found)
         )

@@ -25,6 +25,7 @@ from tests.support.processor import limited
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.tls import Authority
+from tests.world.controllers import well
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -55,18 +56,6 @@ resourceRules:
   window: 1m
 """
 MIB = 1024 * 1024
-LONG_AGO = "2020-01-01T00:00:00Z"
-
-# What a real kubelet would report of a pod that has been well for long: an autoscaler leaves others out of
-# account.
-WELL = {
-    "phase": "Running",
-    "startTime": LONG_AGO,
-    "conditions": [
-        {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO}
-        for kind in ("Ready", "ContainersReady")
-    ],
-}
 
 
 @pytest.fixture
@@ -95,7 +84,7 @@ async def write_all(prometheus: PrometheusServer, namespace: str, pod: str) -> N
 
 async def make_well(cluster: ClusterUnderTest, pod: str) -> None:
     """Do what a kubelet does once a pod's containers run."""
-    status = json.dumps({"status": WELL})
+    status = json.dumps({"status": well()})
     where = ("pod", pod, "-n", cluster.namespace)
     await cluster.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", status)
 

@@ -14,7 +14,7 @@ import pytest
 
 from adapter.model.autoscaling.status import FAST_USAGE
 from scripts.generate import crd, crd_schedules
-from tests.e2e import aggregation, nodes, watching
+from tests.e2e import aggregation, nodes
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
@@ -22,8 +22,9 @@ from tests.e2e.nodes import KINDS, Nodes
 from tests.e2e.test_aggregation import until
 from tests.support import waiting
 from tests.support.adapter import RunningAdapter
-from tests.support.boosting import CLOCK
 from tests.support.scalewrites import BOOSTER, NATIVE, Audit
+from tests.world import watching
+from tests.world.workloads import CLOCK
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -73,7 +74,7 @@ async def scene(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     cluster, backend = fronted
     audit = Audit(CLOCK.wall, WAIT)
     async with contextlib.AsyncExitStack() as stack:
-        session = await stack.enter_async_context(watching.connect(cluster, backend.authority))
+        session = await stack.enter_async_context(watching.connect(cluster))
         pods = Nodes(session, cluster.namespace, PERIOD, backend.authority.server_context())
         await stack.enter_async_context(pods.running())
         await stack.enter_async_context(watching.auditing(session, cluster.namespace, NAMESPACE, audit))

@@ -19,7 +19,7 @@ import yaml
 from fastpath_tools import certs
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import REAL_ONLY, Fronted
-from tests.e2e.test_aggregation import RULES, WELL, deployment, write
+from tests.e2e.test_aggregation import RULES, deployment, write
 from tests.support import rendered, tools
 from tests.support.adapter import RunningAdapter
 from tests.support.processor import limited
@@ -27,6 +27,7 @@ from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.rendered import ROOT
 from tests.support.shell import PageShell
 from tests.support.tls import Authority
+from tests.world.controllers import well
 
 PROGRAM = os.environ.get("PROMETHEUS_ADAPTER", "")
 GUIDES = ROOT / "docs" / "guides"
@@ -70,7 +71,7 @@ def workload(cluster: ClusterUnderTest, name: str) -> Document:
 
 async def feed(cluster: ClusterUnderTest, prometheus: PrometheusServer) -> None:
     """Keep all pods Ready, with samples."""
-    status = json.dumps({"status": WELL})
+    status = json.dumps({"status": well()})
     while True:
         listed = json.loads(await cluster.kubectl("get", "pods", "-n", cluster.namespace, "-o", "json"))
         for pod in listed["items"]:

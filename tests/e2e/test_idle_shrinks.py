@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import idle, stage, test_scaler
+from tests.e2e import idle, test_scaler
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.idle import COST, MANAGER, World
-from tests.e2e.stage import WAIT
+from tests.e2e.idle import COST, MANAGER
 from tests.e2e.webhook import Gate
 from tests.support import rendered
-from tests.support.boosting import Parts, Workload
 from tests.support.scaleraudit import PodPatch, ScalerAudit
 from tests.support.waiting import running, until
+from tests.world.view import WAIT
+from tests.world.workloads import Parts, Workload
+from tests.world.world import World
 
 pytestmark = [
     pytest.mark.e2e,
@@ -43,13 +44,6 @@ LEASES = (
 
 
 @pytest.fixture
-async def world(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setenv("POD_NAMESPACE", NAMESPACE)  # as the manifests do: leases and floors are there
-    async with stage.scaled(fronted, tmp_path, World, "idle-scale-down") as world:
-        yield world
-
-
-@pytest.fixture
 async def gate(fronted: Fronted) -> AsyncIterator[Gate]:
     async with Gate(fronted.backend.authority) as gate:
         yield gate
@@ -60,8 +54,8 @@ async def gate(fronted: Fronted) -> AsyncIterator[Gate]:
 async def add(world: World, kind: str) -> Workload:
     """Return a new workload once its autoscaler follows its pods."""
     made = idle.workload(kind, "web", PODS)
-    await world.add_kinds([(made, kind)])
-    await until(lambda: world.is_settled("web"), WAIT)
+    world.declare([made])
+    await world.run(lambda: idle.is_settled(world, "web"))
     return made
 
 
@@ -84,17 +78,18 @@ def patches(plane: ControlPlane, world: World) -> list[PodPatch]:
 @BOTH
 async def test_costs_of_another_writer_stay(kind: str, world: World, control_plane: ControlPlane) -> None:
     """An idle pod that is to stay does, and a busy one that is to go goes first."""
+    await world.serve(components=["idle-scale-down"])
     made = await add(world, kind)
     kept, first, *_ = made.parts
     await set_cost(world, kept, "100")
     await set_cost(world, first, "-100")
-    await until(lambda: world.costs("web") == {kept: "100", first: "-100"})
+    await until(lambda: idle.costs(world, "web") == {kept: "100", first: "-100"})
     idle.fall(made, "a")
     made.parts |= {kept: Parts(1e-9), first: Parts(100.0)}
     await until(lambda: made.ready == LEFT, WAIT)
     assert kept in made.parts
     assert first not in made.parts
-    await until(lambda: world.costs("web") == {kept: "100"}, WAIT)
+    await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
     assert len(world.told("web", "ForeignDeletionCost")) == 1
     found = patches(control_plane, world)
     assert 0 < len(found) < PODS - LEFT, found
@@ -104,14 +99,15 @@ async def test_costs_of_another_writer_stay(kind: str, world: World, control_pla
 async def test_a_writer_that_insists_has_its_way(
     kind: str, world: World, control_plane: ControlPlane
 ) -> None:
+    await world.serve(components=["idle-scale-down"])
     made = await add(world, kind)
 
     async def insist() -> None:
         while True:
-            ours = [pod for pod, cost in world.costs("web").items() if cost != "7"]
+            ours = [pod for pod, cost in idle.costs(world, "web").items() if cost != "7"]
             for pod in ours:
                 await set_cost(world, pod, "7")
-            await until(lambda: any(cost != "7" for cost in world.costs("web").values()), 3 * WAIT)
+            await until(lambda: any(cost != "7" for cost in idle.costs(world, "web").values()), 3 * WAIT)
 
     async with running(insist()):
         for left in (LEFT, LEFT // 2):
@@ -131,6 +127,7 @@ async def test_without_the_right_it_scales_all_the_same(
     kind: str, world: World, control_plane: ControlPlane
 ) -> None:
     """A second shrink asks no more."""
+    await world.serve(components=["idle-scale-down"])
     await world.cluster.kubectl("delete", RIGHT)
     made = await add(world, kind)
     idle.fall(made, "a")
@@ -151,6 +148,7 @@ async def test_costs_that_are_not_answered_do_not_hold_a_shrink(
     kind: str, world: World, gate: Gate, control_plane: ControlPlane
 ) -> None:
     """They come late then, and do not remain."""
+    await world.serve(components=["idle-scale-down"])
     made = await add(world, kind)
     await gate.stand(world.cluster, "", "pods")
     idle.fall(made, "a")
@@ -159,50 +157,51 @@ async def test_costs_that_are_not_answered_do_not_hold_a_shrink(
     assert not [patch for patch in patches(control_plane, world) if patch.status < 400], "none is answered"
     gate.is_open.set()
     await until(lambda: len(patches(control_plane, world)) >= len(gate.asked), WAIT)
-    await until(lambda: not world.costs("web"), WAIT)
+    await until(lambda: not idle.costs(world, "web"), WAIT)
 
 
 @BOTH
 async def test_a_shrink_that_does_not_come_leaves_no_cost(
     kind: str, world: World, gate: Gate, control_plane: ControlPlane
 ) -> None:
+    await world.serve(components=["idle-scale-down"])
     made = await add(world, kind)
     gate.refuses = True
     gate.is_open.set()
     await gate.stand(world.cluster, "apps", "deployments/scale")
     idle.fall(made, "a")
-    await until(lambda: gate.asked and world.costs("web"), WAIT)
+    await until(lambda: gate.asked and idle.costs(world, "web"), WAIT)
     made.load = idle.level(PODS)
-    await until(lambda: not world.costs("web"), WAIT)
+    await until(lambda: not idle.costs(world, "web"), WAIT)
     assert made.ready == PODS
     found = patches(control_plane, world)
     assert len(found) <= 4 * (PODS - LEFT), found  # marked, moved with the load once, and taken back
 
 
 async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(
-    fronted: Fronted, gate: Gate, tmp_path: Path
+    world: World, fronted: Fronted, gate: Gate, tmp_path: Path
 ) -> None:
     """It ends between costs and Scale. What another writer has set stays, and stands for no pod that goes."""
     cluster, backend = fronted
     folder = rendered.write_overlay(tmp_path / "overlay", ("scaler", "idle-scale-down"))
     account = await backend.admit(cluster, rendered.render(folder), "fastpath-scaler", NAMESPACE)
-    async with stage.opened(fronted, tmp_path, World) as (world, prometheus):
-        scene = test_scaler.Scene(cluster, backend, prometheus, tmp_path / "scalers")  # type: ignore[arg-type]
-        scene.directory.mkdir()
-        config = (f"--config={tmp_path / 'rules.yaml'}", "--scrape-pod-cidrs=127.0.0.0/8", *LEASES)
-        async with test_scaler.scaling(scene, account, *config) as process:
-            made = await add(world, "fast-idle")
-            kept, *_ = made.parts
-            await set_cost(world, kept, "100")
-            await until(lambda: world.costs("web") == {kept: "100"}, WAIT)
-            await gate.stand(cluster, "apps", "deployments/scale")
-            idle.fall(made, "a")
-            await until(lambda: gate.asked, WAIT)
-            assert world.costs("web").keys() > {kept}
-            process.send_signal(signal.SIGKILL)
-        made.load = idle.level(PODS)
-        gate.refuses = True
-        gate.is_open.set()
-        async with test_scaler.scaling(scene, account, *config, pod="scaler-1"):
-            await until(lambda: world.costs("web") == {kept: "100"}, WAIT)
-        assert made.ready == PODS
+    scene = test_scaler.Scene(cluster, backend, world.prometheus, tmp_path / "scalers")  # type: ignore[arg-type]
+    scene.directory.mkdir()
+    (tmp_path / "rules.yaml").write_text(world.rules)
+    config = (f"--config={tmp_path / 'rules.yaml'}", "--scrape-pod-cidrs=127.0.0.0/8", *LEASES)
+    async with test_scaler.scaling(scene, account, *config) as process:
+        made = await add(world, "fast-idle")
+        kept, *_ = made.parts
+        await set_cost(world, kept, "100")
+        await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
+        await gate.stand(cluster, "apps", "deployments/scale")
+        idle.fall(made, "a")
+        await until(lambda: gate.asked, WAIT)
+        assert idle.costs(world, "web").keys() > {kept}
+        process.send_signal(signal.SIGKILL)
+    made.load = idle.level(PODS)
+    gate.refuses = True
+    gate.is_open.set()
+    async with test_scaler.scaling(scene, account, *config, pod="scaler-1"):
+        await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
+    assert made.ready == PODS

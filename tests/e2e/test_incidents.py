@@ -5,7 +5,7 @@ and Fastpath serves the metrics through the aggregation layer.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.options import COMMAND
-from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest
-from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
-from tests.e2e.stage import WAIT, World, scaled
+from tests.e2e.conftest import WITH_CONTROLLERS
 from tests.support.autoscaler_views import explain
-from tests.support.boosting import HIGH, LOW, UNIT, Workload
 from tests.support.processor import limited
+from tests.world.view import WAIT
+from tests.world.workloads import HIGH, LOW, UNIT, Workload
+from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -48,13 +48,6 @@ async def wait_for(doctor: Doctor, cluster: ClusterUnderTest, name: str, text: s
     return shown
 
 
-@pytest.fixture
-async def world(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setenv("POD_NAMESPACE", NAMESPACE)
-    async with scaled(fronted, tmp_path, World) as world:
-        yield world
-
-
 def plain(
     name: str, load: Callable[[float], float], metrics: str = QUEUE, spec: dict[str, Any] | None = None
 ) -> Workload:
@@ -75,7 +68,7 @@ async def test_causes_that_the_controllers_show(world: World, tmp_path: Path) ->
     cluster = world.cluster
     no_requests = plain("bare", lambda _: LOW, "cpu-percent")
     mislabelled = plain("mislabelled", lambda _: LOW)
-    await world.add(
+    world.declare(
         [
             plain("maximum", lambda _: 20 * UNIT),
             plain("tolerance", lambda _: 2.1 * UNIT),
@@ -86,13 +79,14 @@ async def test_causes_that_the_controllers_show(world: World, tmp_path: Path) ->
             no_requests,
         ]
     )
-    await cluster.create(canary(cluster.namespace))
+    await world.create(canary(cluster.namespace))
     namespaced = f"--namespace={cluster.namespace}"
     path = "/spec/metrics/0/external/metric/selector/matchLabels/queue"
     wrong = f'[{{"op": "replace", "path": "{path}", "value": "mail"}}]'
     await cluster.kubectl("patch", "hpa", "mislabelled", namespaced, "--type=json", f"--patch={wrong}")
     bare = '[{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]'
     await cluster.kubectl("patch", "deployment", "bare", namespaced, "--type=json", f"--patch={bare}")
+    await world.serve()
     async with AsyncExitStack() as stack:
         doctor = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
 
@@ -133,7 +127,8 @@ async def revert(cluster: ClusterUnderTest, name: str) -> None:
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
     cluster = world.cluster
-    await world.add([plain("web", lambda after: LOW if after < 0 else HIGH)])
+    world.declare([plain("web", lambda after: LOW if after < 0 else HIGH)])
+    await world.create()
     # no controller of quotas runs here: its part is the status
     quota = {
         "apiVersion": "v1",
@@ -144,6 +139,7 @@ async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
     status = '{"status": {"hard": {"pods": "3"}, "used": {"pods": "2"}}}'
     patch = ("--subresource=status", "--type=merge", f"--patch={status}")
     await cluster.kubectl("patch", "quota", "few", f"--namespace={cluster.namespace}", *patch)
+    await world.serve()
     async with AsyncExitStack() as stack:
         doctor = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
         await wait_for(doctor, cluster, "web", "^2 replicas: ")

@@ -286,23 +286,19 @@ async def test_a_deployment_follows_its_pods(scene: Scene) -> None:
 
 
 @EVERYWHERE
-async def test_an_hpa_on_the_target_is_left_alone(scene: Scene) -> None:
+@pytest.mark.parametrize("kind", ["HorizontalPodAutoscaler", "FastPathAutoscaler"])
+async def test_a_target_with_a_second_autoscaler_is_left_alone(scene: Scene, kind: str) -> None:
     cluster = scene.cluster
-    native = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "native", "namespace": cluster.namespace},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 8,
-            "metrics": [BACKLOG],
-        },
-    }
+    second = autoscaler(cluster, BACKLOG)
+    second["metadata"]["name"] = "second"
+    if kind == "HorizontalPodAutoscaler":
+        del second["spec"]["behavior"]
+        second |= {"apiVersion": "autoscaling/v2", "kind": kind}
     async with queueing(scene, 40), scaling(scene, await admit(scene)):
-        await cluster.create(deployment(cluster), native, autoscaler(cluster, BACKLOG))
+        await cluster.create(deployment(cluster), second, autoscaler(cluster, BACKLOG))
         await wait_condition(cluster, "AbleToScale", "False", "ForeignAutoscaler")
         assert await replicas(cluster) == 1
-        await cluster.kubectl("delete", "hpa", "native", "-n", cluster.namespace)
+        await cluster.kubectl("delete", kind, "second", "-n", cluster.namespace)
         await wait_replicas(cluster, 4)
 
 

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.e2e import watching
 from tests.support.waiting import until
+from tests.world import watching
 
 TOO_LARGE = {
     "type": "ERROR",

@@ -15,13 +15,14 @@ from scripts.generate import dashboards
 from scripts.generate.panels import DASHBOARDS, Dashboard, Panel, Query
 from tests.monitoring.test_alerts import RULES, UNIT_TESTS
 from tests.support import adapter as support
-from tests.support import boosting, expressions, rendered
+from tests.support import expressions, rendered
 from tests.support.adapter import RunningAdapter
-from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload, own
 from tests.support.processor import Limit
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.tools import free_port
 from tests.support.waiting import until
+from tests.world.workloads import BOOSTED, HOME, NAMESPACE, OWN, STANDIN_FLAGS
+from tests.world.world import sandboxed
 
 JSON = dict[str, Any]
 
@@ -119,7 +120,6 @@ def test_the_component_has_what_the_sidecar_loads(tmp_path: Path) -> None:
 
 # --- a real run --------------------------------------------------------------------------------------------
 
-BOOSTED, OWN = "boosted", "own"
 GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io")
 PATHS = (
     f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/backlog?labelSelector=queue%3D{BOOSTED}",
@@ -151,6 +151,7 @@ def register(cluster: Cluster) -> None:
         name = f"v1beta1.{group}"
         service = {"namespace": HOME, "name": "fastpath"}
         spec = {"group": group, "version": "v1beta1", "service": service, "insecureSkipTLSVerify": True}
+        spec |= {"groupPriorityMinimum": 100, "versionPriority": 100}
         kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
         cluster.create({**kind, "metadata": {"name": name}, "spec": spec})
 
@@ -165,23 +166,21 @@ async def recorded(tmp_path: Path, prometheus_server: PrometheusFactory) -> Asyn
         scrape_interval="1s",
         labels={"namespace": HOME, "pod": "fastpath-a"},
     )
-    async with boosting.running() as world:
-        register(world.cluster)
+    async with sandboxed(tmp_path) as world:
+        register(world.sandbox)
         (tmp_path / "rules.yaml").write_text(world.rules)
-        boosted = Workload(BOOSTED, "pods-scraped", boosting.step())
-        plain = Workload(OWN, "pods-scraped", boosting.step(), way="")
-        world.add([boosted])
-        world.add([plain], autoscaled=False)
-        world.cluster.create(own(plain))
+        world.hpa(BOOSTED, "pods-scraped")
+        world.fpa(OWN, "pods-scraped")
+        await world.create()
         arguments = (
             "--scaler",
             f"--local-address=127.0.0.1:{port}",
             "--scrape-pod-cidrs=127.0.0.0/8",
             *(f"--serve-groups={group}" for group in GROUPS),
-            *FLAGS,
+            *STANDIN_FLAGS,
         )
         async with (
-            support.running(tmp_path, world.cluster, world.prometheus.url, *arguments) as adapter,
+            support.running(tmp_path, world.sandbox, world.prometheus.url, *arguments) as adapter,
             asking(adapter),
         ):
             ready = "min(fastpath_autoscaler_ready_pods) >= 2"

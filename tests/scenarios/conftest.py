@@ -1,17 +1,17 @@
 """Fixtures that several scenarios share."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from tests.support import adapter, boosting
-from tests.support.boosting import HOME, World
+from tests.world.workloads import HOME
+from tests.world.world import World, sandboxed
 
 
 @pytest.fixture
-async def shop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """A world for scalers in the test's process, whose namespace is HOME."""
+async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """A world for scalers in the test's process, whose namespace is HOME; no HPA controller looks."""
     monkeypatch.setenv("POD_NAMESPACE", HOME)
-    async with boosting.running() as world:
-        adapter.admit(world.cluster)
+    async with sandboxed(tmp_path) as world:
         yield world

@@ -11,12 +11,12 @@ import pytest
 from adapter.autoscaler.forecasts.verdict_store import KIND
 from adapter.bounds.forecast.stored import decode_verdict
 from adapter.model.autoscaling import slices
-from tests.support import boosting
 from tests.support.adapter import RunningScaler
-from tests.support.boosting import CLOCK, HOME, NAMESPACE, OWN, World
 from tests.support.owners import are_shared
 from tests.support.prometheus import PrometheusFactory
 from tests.support.waiting import until
+from tests.world.workloads import CLOCK, HOME, NAMESPACE, OWN
+from tests.world.world import World, scaling
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -27,7 +27,7 @@ HOUR = 3600
 
 
 def condition(world: World) -> tuple[str, str, str]:
-    status = world.cluster.get("fastpathautoscaler", OWN, NAMESPACE).get("status") or {}
+    status = world.sandbox.get("fastpathautoscaler", OWN, NAMESPACE).get("status") or {}
     for each in status.get("conditions", ()):
         if each["type"] == "ForecastReady":
             return each["status"], each["reason"], each["message"]
@@ -55,11 +55,12 @@ async def shown(scaler: RunningScaler) -> dict[str, Any]:
 async def test_the_status_names_the_missing_history(
     tmp_path: Path, shop: World, prometheus_server: PrometheusFactory
 ) -> None:
-    shop.add_own(forecast={"mode": "Floor"})
+    shop.fpa(OWN, forecast={"mode": "Floor"})
+    await shop.create()
     history = history_of(3)
     server = await asyncio.to_thread(prometheus_server, samples=history)
     shop.prometheus = types.SimpleNamespace(url=server.url)  # type: ignore[assignment]  # one with a past
-    async with boosting.scaling(shop, tmp_path):
+    async with scaling(shop, tmp_path):
         await until(lambda: condition(shop)[1] not in {"", "Pending"}, WAIT)
         assert condition(shop)[:2] == ("False", "Incomplete")
         # what is missing depends on whether a pod was seen to start by then
@@ -71,24 +72,25 @@ async def test_the_status_names_the_missing_history(
 async def test_the_next_leader_goes_on_with_a_verdict_while_prometheus_is_away(
     tmp_path: Path, shop: World, prometheus_server: PrometheusFactory
 ) -> None:
-    shop.add_own(behavior={})  # with a short window few decisions of a replay can be left out
+    shop.fpa(OWN, behavior={})  # with a short window few decisions of a replay can be left out
+    await shop.create()
     server = await asyncio.to_thread(prometheus_server, samples=history_of(8))
     shop.prometheus = types.SimpleNamespace(url=server.url)  # type: ignore[assignment]  # one with a past
     async with contextlib.AsyncExitStack() as stack:
-        first = await stack.enter_async_context(boosting.scaling(shop, tmp_path / "1"))
+        first = await stack.enter_async_context(scaling(shop, tmp_path / "1"))
         async with asyncio.timeout(WAIT):
             while not (await shown(first)).get("target", {}).get("replicas"):  # noqa: ASYNC110 - over HTTP
                 await asyncio.sleep(0.05)
-            shop.cluster.delete("Pod", shop.cluster.list("Pod", NAMESPACE)[0]["metadata"]["name"], NAMESPACE)
+            shop.sandbox.delete("Pod", shop.sandbox.list("Pod", NAMESPACE)[0]["metadata"]["name"], NAMESPACE)
             while not (await shown(first)).get("readyTimes", {}).get("pods"):  # noqa: ASYNC110 - over HTTP
                 await asyncio.sleep(0.05)
-        second = await stack.enter_async_context(boosting.scaling(shop, tmp_path / "2"))
-        await until(lambda: are_shared(shop.cluster, 2), WAIT)
+        second = await stack.enter_async_context(scaling(shop, tmp_path / "2"))
+        await until(lambda: are_shared(shop.seen["leases"].values(), 2), WAIT)
         (leader,) = [each for each in (first, second) if "target" in await shown(each)]
         standby = second if leader is first else first
-        document = shop.cluster.get("fastpathautoscaler", OWN, NAMESPACE)
+        document = shop.sandbox.get("fastpathautoscaler", OWN, NAMESPACE)
         document["spec"]["forecast"] = {"mode": "Floor"}
-        shop.cluster.update(document)
+        shop.sandbox.update(document)
         await until(lambda: condition(shop)[0] == "True", WAIT)
         before = (await shown(leader))["forecast"]["card"]["verdict"]
 
@@ -100,7 +102,7 @@ async def test_the_next_leader_goes_on_with_a_verdict_while_prometheus_is_away(
 
         after = (await shown(standby))["forecast"]["card"]["verdict"]
         assert (after["at"], after["chosen"]) == (before["at"], before["chosen"])
-        (text,) = shop.cluster.get("configmap", slices.name_of(KIND.name, slices.slice_of(NAMESPACE)), HOME)[
+        (text,) = shop.sandbox.get("configmap", slices.name_of(KIND.name, slices.slice_of(NAMESPACE)), HOME)[
             "data"
         ].values()
         assert decode_verdict(text, int(CLOCK.wall())).verdict.at == before["at"]

@@ -9,12 +9,12 @@ import pytest
 from adapter.autoscaler import ready_store
 from adapter.model.autoscaling import slices
 from adapter.model.ready_times import decode_ledger
-from tests.support import boosting
 from tests.support.adapter import RunningScaler
-from tests.support.boosting import BOOSTED, HOME, NAMESPACE, OWN, World
 from tests.support.owners import are_shared
 from tests.support.processor import limited
 from tests.support.waiting import until
+from tests.world.workloads import BOOSTED, HOME, NAMESPACE, OWN
+from tests.world.world import World, scaling
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -37,12 +37,12 @@ async def wait_for_pods(scaler: RunningScaler, least: int) -> None:
 
 
 async def test_the_next_leader_knows_how_long_pods_took(tmp_path: Path, shop: World) -> None:
-    shop.add_pair()
+    await shop.pair()
     async with (
-        boosting.scaling(shop, tmp_path / "1") as first,
-        boosting.scaling(shop, tmp_path / "2") as second,
+        scaling(shop, tmp_path / "1") as first,
+        scaling(shop, tmp_path / "2") as second,
     ):
-        await until(lambda: are_shared(shop.cluster, 2), WAIT)
+        await until(lambda: are_shared(shop.seen["leases"].values(), 2), WAIT)
         shop.begin()
         await until(lambda: shop.replicas(BOOSTED) == 6 and shop.replicas(OWN) == 6, WAIT)
         leads_first = [await shown(each, OWN) != {} for each in (first, second)]
@@ -57,9 +57,9 @@ async def test_the_next_leader_knows_how_long_pods_took(tmp_path: Path, shop: Wo
         stored_name = slices.name_of(ready_store.KIND.name, slices.slice_of(NAMESPACE))
         after = {name: await shown(standby, name) for name in (BOOSTED, OWN)}
         assert after == before
-        stored = shop.cluster.get("configmap", stored_name, HOME)["data"]
+        stored = shop.sandbox.get("configmap", stored_name, HOME)["data"]
         uids = {
-            name: shop.cluster.get(kind, name, NAMESPACE)["metadata"]["uid"]
+            name: shop.sandbox.get(kind, name, NAMESPACE)["metadata"]["uid"]
             for kind, name in (("hpa", BOOSTED), ("fpa", OWN))
         }
         pods = {name: len(decode_ledger(stored[uid]).starts()) for name, uid in uids.items()}

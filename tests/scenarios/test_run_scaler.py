@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -75,31 +74,6 @@ async def test_objects_come_change_break_and_go(
         world.cluster.delete("FastPathAutoscaler", "web", "default")
         await running.shows("fastpath_scaler_autoscalers 0.0")
         await running.shows("fastpath_scrape_targets 0.0")
-
-
-NATIVE = {
-    "apiVersion": "autoscaling/v2",
-    "kind": "HorizontalPodAutoscaler",
-    "metadata": {"name": "second", "namespace": "default"},
-    "spec": {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-        "maxReplicas": 3,
-    },
-}
-
-
-@pytest.mark.parametrize("second", [autoscaler("second"), NATIVE], ids=["of ours", "native"])
-async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(
-    tmp_path: Path, world: ScaledCluster, second: dict[str, Any]
-) -> None:
-    world.cluster.create(autoscaler())
-    world.cluster.create(second)
-    world.load = 25.0
-    async with scaling(tmp_path, world):
-        await happens(lambda: world.conditions().get("AbleToScale") == ("False", "ForeignAutoscaler"))
-        assert world.replicas() == 2
-        world.cluster.delete(second["kind"], "second", "default")
-        await happens(lambda: world.replicas() == 5)
 
 
 async def test_a_refused_status_is_reported(tmp_path: Path, world: ScaledCluster) -> None:

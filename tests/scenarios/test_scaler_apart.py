@@ -14,12 +14,13 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.slices import COUNT
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
-from tests.support import boosting, rendered
+from tests.support import rendered
 from tests.support.adapter import RunningAdapter
-from tests.support.boosting import BOOSTED, FLAGS, HOME, LIMITS, NAMESPACE, OWN, World
 from tests.support.rendered import MANIFESTS, Rights, Want
 from tests.support.tools import free_port
 from tests.support.waiting import until
+from tests.world.workloads import BOOSTED, HOME, LIMITS, NAMESPACE, OWN, STANDIN_FLAGS
+from tests.world.world import World, scaling
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -37,8 +38,9 @@ FLOOR = (
 
 
 @pytest.fixture
-def world(shop: World) -> World:
-    shop.cluster.tokens = dict(USERS)
+async def world(shop: World) -> World:
+    await shop.pair()
+    shop.sandbox.tokens = USERS | {"none": "admin"}  # the kubeconfig of the administrator has it
     return shop
 
 
@@ -51,10 +53,12 @@ def kubeconfig(cluster: Cluster, directory: Path, user: str) -> Path:
 async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter]:
     """Run the metrics APIs, as the container of theirs does."""
     (directory / "rules.yaml").write_text(world.rules)
-    account = f"--lister-kubeconfig={kubeconfig(world.cluster, directory, 'fastpath')}"
+    account = f"--lister-kubeconfig={kubeconfig(world.sandbox, directory, 'fastpath')}"
     port = free_port()
     arguments = (account, "--serve-floors", f"--health-probe-bind-address=127.0.0.1:{port}")
-    async with support.running(directory, world.cluster, world.prometheus.url, *FLAGS, *arguments) as adapter:
+    async with support.running(
+        directory, world.sandbox, world.prometheus.url, *STANDIN_FLAGS, *arguments
+    ) as adapter:
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{port}/readyz") as response,
@@ -64,7 +68,7 @@ async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter
 
 
 def wants(world: World, user: str) -> Iterator[Want]:
-    for request in world.cluster.requests:
+    for request in world.sandbox.requests:
         if request.user != user or request.user_agent != "fastpath-adapter":
             continue
         if not request.verb:
@@ -78,11 +82,10 @@ def wants(world: World, user: str) -> Iterator[Want]:
 
 
 async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world: World) -> None:
-    world.add_pair()
-    account = kubeconfig(world.cluster, tmp_path, "fastpath-scaler")
+    account = kubeconfig(world.sandbox, tmp_path, "fastpath-scaler")
     async with (
-        boosting.scaling(world, tmp_path / "leader", account),
-        boosting.scaling(world, tmp_path / "standby", account),
+        scaling(world, tmp_path / "leader", account),
+        scaling(world, tmp_path / "standby", account),
         serving(world, tmp_path) as adapter,
     ):
         at_rest = await adapter.wait_for(FLOOR, lambda answer: answer.status == 200)
@@ -96,10 +99,10 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
         await until(lambda: world.replicas(BOOSTED) == 6 and world.replicas(OWN) == 6, WAIT)
         held = await adapter.get(FLOOR)
         assert held.body["items"][0]["value"] == "6", "a raise is published before it is made"
-        reasons = {event["reason"] for event in world.cluster.list("Event", NAMESPACE)}
+        reasons = {event["reason"] for event in world.sandbox.list("Event", NAMESPACE)}
         assert "SuccessfulRescale" in reasons
         await until(
-            lambda: world.cluster.get("fpa", OWN, NAMESPACE).get("status", {}).get("desiredReplicas") == 6,
+            lambda: world.sandbox.get("fpa", OWN, NAMESPACE).get("status", {}).get("desiredReplicas") == 6,
             WAIT,
         )
 
@@ -130,12 +133,11 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
 
 async def test_a_scaler_reads_the_objects_of_a_slice_when_it_takes_that(tmp_path: Path, world: World) -> None:
     """It reads everything once, and of what it takes later the namespaces. The owner of the slice ends."""
-    world.add_pair()
-    account = kubeconfig(world.cluster, tmp_path, "fastpath-scaler")
+    account = kubeconfig(world.sandbox, tmp_path, "fastpath-scaler")
     lease = slices.name_of("fastpath-scaler", slices.slice_of(NAMESPACE))
 
     def holders(part: str) -> list[str]:
-        leases = world.cluster.list("Lease", HOME)
+        leases = world.sandbox.list("Lease", HOME)
         return [
             identity
             for each in leases
@@ -143,8 +145,8 @@ async def test_a_scaler_reads_the_objects_of_a_slice_when_it_takes_that(tmp_path
         ]
 
     def listed() -> set[str]:
-        requests = world.cluster.requests
-        return {each.resource for each in requests if each.verb == "list" and each.namespace == NAMESPACE}
+        ours = [each for each in world.sandbox.requests if each.user == "fastpath-scaler"]
+        return {each.resource for each in ours if each.verb == "list" and each.namespace == NAMESPACE}
 
     async with contextlib.AsyncExitStack() as stack:
         members: dict[str, contextlib.AsyncExitStack] = {}
@@ -154,7 +156,7 @@ async def test_a_scaler_reads_the_objects_of_a_slice_when_it_takes_that(tmp_path
 
         for number in range(3):
             member = await stack.enter_async_context(contextlib.AsyncExitStack())
-            scaler = boosting.scaling(world, tmp_path / str(number), account, *HASTY)
+            scaler = scaling(world, tmp_path / str(number), account, *HASTY)
             await member.enter_async_context(scaler)
             await until(lambda: len(holders("-member-")) == len(members) + 1, WAIT)
             (new,) = set(holders("-member-")) - members.keys()

@@ -1,20 +1,19 @@
-"""Who owns the slices of namespaces, as the Leases of a sandbox cluster say."""
+"""Who owns the slices of namespaces, as Leases say."""
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 from adapter.kubernetes import credentials
 from adapter.model.autoscaling import slices
-from fastpath_sandbox.apiserver.server import Cluster
 
 NAME = "fastpath-scaler"
+Leases = Iterable[dict[str, Any]]
 
 
-def owners(cluster: Cluster) -> dict[int, str]:
+def owners(leases: Leases) -> dict[int, str]:
     """Return the identity that owns each slice; slices without an owner are left out."""
-    holders = {
-        lease["metadata"]["name"]: lease["spec"].get("holderIdentity") or ""
-        for lease in cluster.list("Lease")
-    }
+    holders = {lease["metadata"]["name"]: lease["spec"].get("holderIdentity") or "" for lease in leases}
     members = {holder for name, holder in holders.items() if "-member-" in name}
     return {
         number: holder
@@ -23,14 +22,14 @@ def owners(cluster: Cluster) -> dict[int, str]:
     }
 
 
-def owner_of(cluster: Cluster, namespace: str) -> str:
+def owner_of(leases: Leases, namespace: str) -> str:
     """Return the Pod that owns the slice of a namespace, "" for none."""
-    return credentials.pod_of(owners(cluster).get(slices.slice_of(namespace), ""))
+    return credentials.pod_of(owners(leases).get(slices.slice_of(namespace), ""))
 
 
-def are_shared(cluster: Cluster, scalers: int) -> bool:
+def are_shared(leases: Leases, scalers: int) -> bool:
     """Tell whether so many scalers own fair shares of all slices."""
-    counts = Counter(owners(cluster).values())
+    counts = Counter(owners(leases).values())
     return (
         len(counts) == scalers
         and counts.total() == slices.COUNT

@@ -8,6 +8,7 @@ meanwhile.
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -17,19 +18,24 @@ import yaml
 from adapter.model.autoscaling import floor as floors
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.support.scalewrites import Audit
-from tests.support.tls import Authority
 
 PAUSE = 0.2
 """Seconds before the next attempt."""
 
 
-def connect(cluster: ClusterUnderTest, authority: Authority) -> aiohttp.ClientSession:
-    """Return a session of the administrator of a control plane."""
+def connect(cluster: ClusterUnderTest) -> aiohttp.ClientSession:
+    """Return a session of the administrator of a cluster."""
     config: Any = yaml.safe_load(cluster.admin_kubeconfig.read_text())
-    shown = authority.issue(common_name="admin", organization="system:masters")
+    server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    trust = None
+    if "certificate-authority" in server:
+        trust = ssl.create_default_context(cafile=server["certificate-authority"])
+        if "client-key" in user:
+            trust.load_cert_chain(user["client-certificate"], user["client-key"])
     return aiohttp.ClientSession(
-        base_url=config["clusters"][0]["cluster"]["server"],
-        connector=aiohttp.TCPConnector(ssl=authority.client_context(shown), limit=0),
+        base_url=server["server"],
+        headers={"Authorization": f"Bearer {user['token']}"} if "token" in user else {},
+        connector=aiohttp.TCPConnector(ssl=trust or True, limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
     )
 
@@ -115,7 +121,11 @@ async def _watch(
     """Follow one watch to its end; return the version for the next, "" if a new list is needed."""
     version = parameters["resourceVersion"]
     query = parameters | {"watch": "1", "allowWatchBookmarks": "true"}
-    async with session.get(path, params=query) as response:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            response = await stack.enter_async_context(session.get(path, params=query))
+        except aiohttp.ClientError:
+            return ""
         if response.status != 200:
             return ""
         async for line in _lines(response):
@@ -134,8 +144,10 @@ async def _watch(
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[Document]:
+    """Yield what comes until the watch ends, or is cut."""
     rest = b""
-    async for piece in response.content.iter_any():
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
+    with contextlib.suppress(aiohttp.ClientPayloadError):
+        async for piece in response.content.iter_any():
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield json.loads(line)

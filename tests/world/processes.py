@@ -1,57 +1,38 @@
-"""The native controller's path to its metrics: Fastpath as a process, a delaying proxy, and the stand-in.
+"""The native controller's path to its metrics: Fastpath as a process, and a proxy that delays.
 
-The proxy stands for the API server's aggregation layer, and for all causes of late metrics: another adapter
-with a cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are
-as old as a test sets.
+The proxy stands between the API server and Fastpath, for all causes of late metrics: another adapter with a
+cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are as old
+as a story sets.
 """
 
 import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import ssl
 import sys
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
 from adapter.model.autoscaling import boost as model
-from fastpath_sandbox.demo import native_hpa
-from fastpath_sandbox.demo.native_hpa import Adapter
 from fastpath_sandbox.listener import Listener
-from tests.support import adapter as support
+from tests.e2e.clusters import Config
 from tests.support import tools
-from tests.support.boosting import CLOCK, FLAGS, HOME, PERIOD, RATIOS, SETTINGS, World
-from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
 from tests.support.scalewrites import Audit, Place
+from tests.world.workloads import CLOCK, HOME, RATIOS
 
 ROOT = Path(__file__).parents[2]
 
 _START_SECONDS = 40.0
-
-
-class Listening(Protocol):
-    """A server on a port of loopback."""
-
-    @property
-    def port(self) -> int: ...
-
-
-class Audited(Protocol):
-    """A world with an audit."""
-
-    @property
-    def audit(self) -> Audit:
-        """A reader of what is published."""
-        ...
 
 
 class _Answer(NamedTuple):
@@ -61,27 +42,43 @@ class _Answer(NamedTuple):
 
 
 class Fastpath:
-    """A `fastpath serve` process on a world. `start` may be called again after its end."""
+    """A `fastpath serve` process until the block ends. `start` may be called again after its end.
 
-    def __init__(self, world: World, directory: Path, *arguments: str, pod: str = "fastpath-0") -> None:
+    Its log is shown when the block fails.
+    """
+
+    def __init__(self, account: Config, directory: Path, *arguments: str, pod: str) -> None:
         self.port = tools.free_port()
-        self.local_port = tools.free_port()
         self.pod = pod
         self.process: asyncio.subprocess.Process | None = None
         self._file = directory / f"{pod}.log"
-        (directory / "rules.yaml").write_text(world.rules)
-        support.admit(world.cluster)
+        kubeconfig = account.kubeconfig(directory / "fastpath.kubeconfig")
         self._arguments = (
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--cert-dir={directory / pod}",
             f"--config={directory / 'rules.yaml'}",
             "--scrape-pod-cidrs=127.0.0.0/8",
-            f"--prometheus-url={world.prometheus.url}",
-            f"--lister-kubeconfig={world.cluster.kubeconfig(directory / 'fastpath-kubeconfig')}",
-            *FLAGS,
+            f"--lister-kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
             *arguments,
         )
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            sys.stderr.write(self.log)
+        await self.end()
 
     async def start(self) -> None:
         """Start it and return when it is ready."""
@@ -114,22 +111,6 @@ class Fastpath:
         return self._file.read_text()
 
 
-@contextlib.asynccontextmanager
-async def serving(
-    world: World, directory: Path, *arguments: str, pod: str = "fastpath-0"
-) -> AsyncIterator[Fastpath]:
-    """Run `fastpath serve` until the block ends; its log is shown when the block fails."""
-    fastpath = Fastpath(world, directory, *arguments, pod=pod)
-    try:
-        await fastpath.start()
-        yield fastpath
-    except BaseException:
-        sys.stderr.write(fastpath.log)
-        raise
-    finally:
-        await fastpath.end()
-
-
 class Stale(NamedTuple):
     """An answer about a floor that was lower than what was published all the time while it was made."""
 
@@ -150,13 +131,13 @@ class Front(Listener):
 
     def __init__(
         self,
-        world: Audited,
-        processes: Sequence[Listening],
+        audit: Audit,
+        processes: Sequence[Fastpath],
         *,
-        others: Sequence[Listening] = (),
+        others: Sequence[Fastpath] = (),
         lag: int = 0,
-        token: str = TOKEN,
-        tls: ssl.SSLContext | None = None,
+        token: str,
+        tls: ssl.SSLContext,
     ) -> None:
         super().__init__(self._handle, "127.0.0.1", 0, tls)
         self.processes = list(processes)
@@ -165,7 +146,7 @@ class Front(Listener):
         self.stale: list[Stale] = []
         self.floors: defaultdict[str, list[tuple[float, int, str]]] = defaultdict(list)
         """The answers about floors, by name of the autoscaler: when, status, and value or message."""
-        self._world = world
+        self._audit = audit
         self._before: defaultdict[str, deque[_Answer]] = defaultdict(deque)
         self._token = token
         self._session: aiohttp.ClientSession | None = None
@@ -219,10 +200,10 @@ class Front(Listener):
         named = [part for part in URL(path, encoded=True).path.split("/") if part]
         name = URL(path).query.get("labelSelector", "").partition("=")[2] or named[-2]
         target = Place(named[named.index("namespaces") + 1], name)
-        at_first = self._world.audit.published(target, CLOCK.wall())
+        at_first = self._audit.published(target, CLOCK.wall())
         answer = await self.ask(path)
         now = CLOCK.wall()
-        published = min(at_first, self._world.audit.published(target, now))
+        published = min(at_first, self._audit.published(target, now))
         said = answer.body.decode()
         if answer.status == 200:
             said = _value_of(json.loads(said))
@@ -236,18 +217,3 @@ def _value_of(document: Any) -> str:
     (item,) = document["items"]
     value: str = item["value"]
     return value
-
-
-@contextlib.asynccontextmanager
-async def controlling(
-    world: World, front: Front, directory: Path, *, period: float = PERIOD
-) -> AsyncIterator[None]:
-    """Run the stand-in of the native controller until the block ends; it asks what is in front."""
-    authority = directory / "unused.crt"
-    authority.write_text("what it asks speaks plain HTTP")
-    kubeconfig = world.cluster.kubeconfig(directory / "native-kubeconfig")
-    adapter, dice = Adapter(front.url, authority, TOKEN), random.Random(3)
-    async with native_hpa.running(
-        kubeconfig, adapter, directory, CLOCK, period=period, settings=SETTINGS, random=dice.random
-    ):
-        yield

@@ -1,0 +1,274 @@
+"""A cluster with workloads, and what happens there: the one class in which stories are told.
+
+It knows the cluster by watches alone, and does what kubelets do. Deployments get their pods, and autoscalers
+their counts, from the controllers of the control plane, and from stand-ins on the sandbox. `Fastpath` runs as
+a process. Between the API server and Fastpath is a `Front`, which makes totals some askings late, so that
+every raise comes before the controller knows why. An audit judges all writes of counts.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
+from adapter.server import tls
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.demo.native_hpa import Adapter
+from fastpath_sandbox.prometheus.server import Prometheus
+from scripts.generate import crd, crd_schedules
+from tests.e2e import aggregation, oracle
+from tests.e2e.aggregation import SERVICE, FrontedControlPlane, FrontedSandbox
+from tests.e2e.clusters import ClusterUnderTest, Document, SandboxBackend
+from tests.support import adapter, rendered
+from tests.support.adapter import RunningScaler
+from tests.support.kubectl import Kubectl
+from tests.support.naive import MANAGER
+from tests.support.processor import limited
+from tests.support.scalewrites import BOOSTER
+from tests.support.waiting import until
+from tests.world import controllers, watching
+from tests.world.processes import Fastpath, Front
+from tests.world.view import WAIT, View
+from tests.world.workloads import (
+    BEHAVIOR,
+    BOOSTED,
+    CLOCK,
+    FLAGS,
+    HOME,
+    METRICS,
+    NAMESPACE,
+    OWN,
+    STANDIN_FLAGS,
+    Load,
+    Workload,
+    step,
+)
+
+DEFINITIONS = (crd.PATH, crd_schedules.PATH)
+QUEUE = "external-average"
+"""The kind of metric by which the native controller reverses the most: a total, independent of the pods."""
+
+
+class World(View):
+    """Workloads of one namespace, and what happens to them."""
+
+    front: Front
+    prometheus: Prometheus
+
+    def __init__(self, cluster: ClusterUnderTest, session: aiohttp.ClientSession) -> None:
+        super().__init__(cluster, session)
+        self.directory = cluster.directory
+        self.processes: list[Fastpath] = []
+        self.running = contextlib.AsyncExitStack()
+        self._declared: list[Document] = []
+
+    # What is in the cluster.
+
+    @property
+    def sandbox(self) -> Cluster:
+        """The sandbox, for what it alone can do: faults, and objects as no API server admits them."""
+        assert self.cluster.backend.sandbox is not None
+        return self.cluster.backend.sandbox
+
+    def hpa(self, name: str, metrics: str = QUEUE, load: Load | None = None, **fields: Any) -> Workload:
+        """Declare a workload with an HPA, boosted unless `way` is "", or with the kind of ours if `own`."""
+        workload = Workload(name, metrics, load or step(), **fields)
+        self.declare([workload])
+        return workload
+
+    def fpa(self, name: str, metrics: str = QUEUE, load: Load | None = None, **spec: Any) -> Workload:
+        """Declare a workload with a FastPathAutoscaler."""
+        return self.hpa(name, metrics, load, way="", own=True, spec={"behavior": BEHAVIOR} | spec)
+
+    def declare(self, workloads: Iterable[Workload], *, autoscaled: bool = True) -> None:
+        """Have workloads in the cluster as soon as the story goes on."""
+        for workload in workloads:
+            self.show(workload)
+            self._declared += workload.objects(self.namespace, autoscaled=autoscaled)
+
+    async def pair(self) -> None:
+        """Create the workload BOOSTED with a boosted HPA, and OWN with a FastPathAutoscaler."""
+        self.hpa(BOOSTED)
+        self.fpa(OWN)
+        await self.create()
+
+    async def create(self, *documents: Document) -> None:
+        """Create what is declared, and objects."""
+        found = [*self._declared, *documents]
+        self._declared.clear()
+        if found:
+            await self.cluster.create(*found)
+
+    # What happens.
+
+    async def serve(
+        self,
+        *arguments: str,
+        lag: int = 0,
+        pods: int = 1,
+        elsewhere: bool = False,
+        components: Iterable[str] = (),
+    ) -> None:
+        """Run Fastpath, which scales, until the story ends, with the rights of manifests and components.
+
+        The controller's answers are `lag` askings late. With `elsewhere` the metrics but floors come from a
+        server that stays when Fastpath goes.
+        """
+        await self.create()
+        backend = self.cluster.backend
+        assert isinstance(backend, FrontedSandbox | FrontedControlPlane)
+        composed = ("external", "resource", "scaler-in-process", *components)
+        folder = rendered.write_overlay(self.directory / "overlay", composed)
+        objects = await asyncio.to_thread(rendered.render, folder)
+        account = await backend.admit_adapter(self.cluster, objects)
+        (self.directory / "rules.yaml").write_text(self.rules)
+        groups = [flag for flag in objects.container["args"] if flag.startswith("--serve-groups=")]
+        flags = (
+            *groups,
+            f"--prometheus-url={self.prometheus.url}",
+            *(FLAGS if self.is_real else STANDIN_FLAGS),
+            *arguments,
+        )
+        scaling = (*flags, "--scaler", "--local-address=")
+
+        async def start(pod: str, flags: Iterable[str]) -> Fastpath:
+            return await self.running.enter_async_context(Fastpath(account, self.directory, *flags, pod=pod))
+
+        self.processes = [await start(f"fastpath-{number}", scaling) for number in range(pods)]
+        others = [await start("other", flags)] if elsewhere else []
+        pair = backend.authority.issue(*tls.service_names(SERVICE, HOME), "127.0.0.1")
+        context, token = backend.authority.server_context(pair), self.cluster.token
+        front = Front(self.audit, self.processes, others=others, lag=lag, token=token, tls=context)
+        self.front = await self.running.enter_async_context(front)
+        port = int(front.url.rpartition(":")[2])
+        await self.running.enter_async_context(
+            aggregation.registering(self.cluster, backend, objects, port, aggregation.GROUP_VERSIONS)
+        )
+        if not self.is_real:
+            asked = Adapter(front.url, backend.authority.file, token)
+            await self.running.enter_async_context(controllers.autoscaling(self.cluster, asked))
+
+    async def run(self, condition: Callable[[], object], seconds: float = WAIT) -> None:
+        """Create what is declared, and go on until a condition holds."""
+        await self.create()
+        await until(condition, seconds)
+
+    async def settled(self, names: Iterable[str] = ()) -> None:
+        """Return once autoscalers are active, floors are answered, and answers have their full delay."""
+        wanted = list(names) or list(self.workloads)
+        await self.run(lambda: all(self.is_active(name) for name in wanted))
+        asked = [name for name in wanted if self.workloads[name].way]
+        answers = self.front.floors
+        await self.run(lambda: all(answers[name] and answers[name][-1][1] == 200 for name in asked))
+        await self.run(lambda: self.front.is_late)
+
+    async def patch_hpa(self, name: str, change: Document) -> None:
+        await self.patch(f"{self._within('/apis/autoscaling/v2')}/horizontalpodautoscalers/{name}", change)
+
+    async def annotate(self, name: str, **annotations: str | None) -> None:
+        """Set annotations of ours by their last part; None takes one away."""
+        change = {f"fastpath.io/{key}": value for key, value in annotations.items()}
+        await self.patch_hpa(name, {"metadata": {"annotations": change}})
+
+    async def remove_handshake(self, name: str) -> None:
+        """Take the metric of the floor out of the spec."""
+        metrics = METRICS[self.workloads[name].metrics](name)
+        await self.patch_hpa(name, {"spec": {"metrics": metrics}})
+
+    async def scale(self, name: str, count: int, manager: str = MANAGER) -> None:
+        """Write a count as another client."""
+        path = f"{self._within('/apis/apps/v1')}/deployments/{name}/scale"
+        await self.patch(path, {"spec": {"replicas": count}}, fieldManager=manager)
+
+    async def delete_all(self) -> None:
+        """Delete the workloads, their autoscalers and pods; return when none of them runs."""
+        for api, plural in (
+            (f"/apis/{GROUP}/v1alpha1", PLURAL),
+            ("/apis/autoscaling/v2", "horizontalpodautoscalers"),
+            ("/apis/apps/v1", "deployments"),
+            ("/apis/apps/v1", "replicasets"),
+            ("/api/v1", "pods"),
+        ):
+            async with self._session.delete(f"{self._within(api)}/{plural}") as response:
+                assert response.status == 200, await response.text()
+        await self.run(lambda: not self.seen["pods"])
+
+    # What has to hold.
+
+    def is_caught_up(self) -> bool:
+        """Tell whether the late values that the controller reads were all taken after the last write."""
+        return CLOCK.wall() - max(write.time for write in self.audit.writes) > 2 * self.front.lag
+
+    def check(self) -> None:
+        """Check the invariants: no reversal, no raise before its floor, no denied floor, no lowered count."""
+        assert self.audit.counted == []
+        assert self.audit.unpublished == []
+        assert self.front.stale == []
+        assert [
+            write for write in self.audit.writes if write.by == BOOSTER and write.after <= write.before
+        ] == []
+
+
+async def until_none(find: Callable[[], Sequence[object]], seconds: float = WAIT) -> None:
+    """Return as soon as nothing is found any more; after so many seconds fail the test with the findings."""
+    found = find()
+    with contextlib.suppress(TimeoutError):
+        async with limited(seconds):
+            while found := find():  # noqa: ASYNC110 - a cluster comes to it by itself
+                await asyncio.sleep(0.05)
+    assert not found, found
+
+
+@contextlib.asynccontextmanager
+async def opened(cluster: ClusterUnderTest) -> AsyncIterator[World]:
+    """Run an empty world with its Prometheus until the block ends."""
+    sandbox = cluster.backend.sandbox
+    async with contextlib.AsyncExitStack() as stack:
+        session = await stack.enter_async_context(watching.connect(cluster))
+        world = World(cluster, session)
+        await stack.enter_async_context(world.listening())
+        world.prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
+        if sandbox is None:
+            await cluster.kubectl(
+                "apply", "--validate=false", *(f"--filename={path}" for path in DEFINITIONS)
+            )
+            await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        else:
+            home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}
+            for document in (
+                home,
+                *(part for path in DEFINITIONS for part in yaml.safe_load_all(path.read_text())),
+            ):
+                sandbox.create(document)
+            await stack.enter_async_context(controllers.workloads(sandbox))
+        async with world.watching(), world.running:
+            yield world
+        await oracle.examine(cluster)
+        if sandbox is None:
+            await cluster.kubectl("delete", "hpa,fpa,fps", "--all", "-n", cluster.namespace)
+
+
+@contextlib.asynccontextmanager
+async def sandboxed(directory: Path) -> AsyncIterator[World]:
+    """Run an empty world on a sandbox of its own, in NAMESPACE, without TLS and aggregation."""
+    async with Cluster(now=CLOCK.wall) as sandbox:
+        cluster = ClusterUnderTest(SandboxBackend(sandbox), Kubectl(directory), directory)
+        cluster.namespace = NAMESPACE
+        await cluster.open()
+        async with opened(cluster) as world:
+            yield world
+
+
+def scaling(
+    world: World, directory: Path, kubeconfig: Path | None = None, *flags: str
+) -> contextlib.AbstractAsyncContextManager[RunningScaler]:
+    """Run a scaler in this process, in a folder that is made if need be."""
+    directory.mkdir(exist_ok=True)
+    account = kubeconfig or world.sandbox.kubeconfig(directory / "kubeconfig")
+    flags = (*STANDIN_FLAGS, *flags)
+    return adapter.running_scaler(directory, world.rules, world.prometheus.url, account, *flags)
