@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 from adapter.cli.command_line import program, show, tell, version
 from adapter.cli.verbs import SERVERS, listed, registered
@@ -78,7 +77,7 @@ def _follow_signals(verb: str, *, is_process: bool) -> None:
         signal.signal(signal.SIGTERM, _interrupt)
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+def _interrupt(_signal: int, _frame: object) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell script
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)

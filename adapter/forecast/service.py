@@ -41,10 +41,7 @@ QUERY_TIMEOUT = 30.0
 _GRACE = 2.0
 """For how long, in seconds, a process that has closed its output may take to end."""
 
-_MISSING = (
-    "numpy is not installed: take the image whose tag ends in -forecast, "
-    "or pip install 'fastpath-adapter[forecast]'"
-)
+_MISSING = "numpy is not installed: take an image tagged -forecast, or install 'fastpath-adapter[forecast]'"
 
 
 class ForecastService:

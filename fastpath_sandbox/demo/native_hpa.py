@@ -48,8 +48,7 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.model.timestamps import Instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools import evaluate_document
-from fastpath_tools.evaluate_document import EvaluateDocument, Metrics
+from fastpath_tools.evaluate_document import EvaluateDocument, Metrics, observe
 
 PERIOD = 15.0
 """``--horizontal-pod-autoscaler-sync-period`` by default, in seconds."""
@@ -197,9 +196,7 @@ class NativeController:
         # The controller remembers it before it reads metrics, and not while the count is beyond the limits.
         if selector is not None and scale.spec.replicas and is_within:
             self._selectors[key] = selector
-        observation = replace(
-            evaluate_document.observe(document), readings=readings, selected_by=self._selected_by(key, pods)
-        )
+        observation = replace(observe(document), readings=readings, selected_by=self._selected_by(key, pods))
         outcome = decision.decide(ready, observation, history, now)
         if outcome.rescale:
             problem = await self._rescale(path, written, outcome.replicas)
@@ -273,7 +270,7 @@ class NativeController:
             plain = replace(metric.external, metric=MetricIdentifier(metric.external.metric.name))
             metric = replace(metric, external=plain)
         hpa = replace(document.hpa, spec=replace(document.hpa.spec, metrics=(metric,)))
-        (reading,) = evaluate_document.observe(replace(document, hpa=hpa, metrics=metrics)).readings
+        (reading,) = observe(replace(document, hpa=hpa, metrics=metrics)).readings
         return reading
 
     async def _ask(self, metric: MetricSpec, namespace: str, selector: str) -> Metrics:

@@ -326,10 +326,7 @@ async def test_without_numpy_the_extra_is_named(start: Start, monkeypatch: pytes
     answer = await service.run(job())
     assert (answer.reason, answer.problem) == (
         "NotInstalled",
-        (
-            "numpy is not installed: take the image whose tag ends in -forecast, "
-            "or pip install 'fastpath-adapter[forecast]'"
-        ),
+        "numpy is not installed: take an image tagged -forecast, or install 'fastpath-adapter[forecast]'",
     )
     assert service.pid == 0
 

@@ -300,7 +300,7 @@ def test_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "NODE_LIMIT", 2_000)
     error = read("a:\n" + "- x\n" * 3_000)
     assert isinstance(error, InputError)
-    assert str(error).startswith("a.json:1999: not YAML: more than ")
+    assert str(error) == "a.json:1999: not YAML: more than 2,000 keys and values"
 
 
 def test_many_documents_are_refused_before_they_are_read() -> None:

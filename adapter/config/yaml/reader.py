@@ -43,7 +43,6 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 DEPTH_LIMIT = 100
 """Maximum depth, aliases included; a rules file needs seven levels, the chart's values a few more."""
 
-_TOO_MANY = f"more than {NODE_LIMIT:,} keys and values"
 _TOO_DEEP = f"nested more than {DEPTH_LIMIT} levels deep"
 
 # Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only
@@ -126,7 +125,8 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
         self._nodes += 1
         if self._nodes > NODE_LIMIT:
-            raise yaml.composer.ComposerError(None, None, _TOO_MANY, event.start_mark)
+            many = f"more than {NODE_LIMIT:,} keys and values"
+            raise yaml.composer.ComposerError(None, None, many, event.start_mark)
         self._depth += 1
         node = super().compose_node(parent, index)  # type: ignore[arg-type]  # mappings pass nodes, not int
         self._depth -= 1
