@@ -15,7 +15,6 @@ from typing import Any
 import aiohttp
 import yaml
 
-from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
 from adapter.server import tls
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.native_hpa import Adapter
@@ -184,19 +183,6 @@ class World(View):
         """Write a count as another client."""
         path = f"{self._within('/apis/apps/v1')}/deployments/{name}/scale"
         await self.patch(path, {"spec": {"replicas": count}}, fieldManager=manager)
-
-    async def delete_all(self) -> None:
-        """Delete the workloads, their autoscalers and pods; return when none of them runs."""
-        for api, plural in (
-            (f"/apis/{GROUP}/v1alpha1", PLURAL),
-            ("/apis/autoscaling/v2", "horizontalpodautoscalers"),
-            ("/apis/apps/v1", "deployments"),
-            ("/apis/apps/v1", "replicasets"),
-            ("/api/v1", "pods"),
-        ):
-            async with self._session.delete(f"{self._within(api)}/{plural}") as response:
-                assert response.status == 200, await response.text()
-        await self.run(lambda: not self.seen["pods"])
 
     # What has to hold.
 
