@@ -260,8 +260,8 @@ class _Answer:
             self.lines.append(
                 "several samples of one object, of which the last counts: group by (<<.GroupBy>>)"
             )
-        on_nan, found = self.entry.rule.config.on_nan, [name for name in self.chosen if name in samples]
-        values = {name: empty.value_of(samples[name], on_nan, external=False) for name in found}
+        on_nan, names = self.entry.rule.config.on_nan, [name for name in self.chosen if name in samples]
+        values = {name: empty.value_of(samples[name], on_nan, external=False) for name in names}
         self.lines.extend(
             f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:_SHOWN_VALUES]
         )
