@@ -92,7 +92,7 @@ async def test_costs_of_another_writer_stay(kind: str, world: World, control_pla
     await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
     assert len(world.told("web", "ForeignDeletionCost")) == 1
     found = patches(control_plane, world)
-    assert 0 < len(found) < PODS - LEFT, found
+    assert 0 < len(found) <= 2 * (PODS - LEFT), found  # a mark that was made ahead may move with the load
 
 
 @BOTH

@@ -83,7 +83,7 @@ async def test_a_scaler_receives_its_share(
         totals.append(received["list pods"] + received["watch pods"])
     for own, total in zip(kept[:-1], totals[:-1], strict=True):
         part = own / kept[-1]
-        assert total <= 1.2 * totals[-1] * (part if is_sharded else 1)
+        assert total <= 1.3 * totals[-1] * (part if is_sharded else 1)  # bookmarks come to all
         assert is_sharded or total > totals[-1] / 2
 
 
