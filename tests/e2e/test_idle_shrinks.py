@@ -91,8 +91,11 @@ async def test_costs_of_another_writer_stay(kind: str, world: World, control_pla
     assert first not in made.parts
     await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
     assert len(world.told("web", "ForeignDeletionCost")) == 1
-    found = patches(control_plane, world)
-    assert 0 < len(found) <= 2 * (PODS - LEFT), found  # a mark that was made ahead may move with the load
+    written = Counter(patch.pod.name for patch in patches(control_plane, world))
+    assert written
+    assert written.keys().isdisjoint({kept, first})
+    # One pod goes without us. The marks of the others may move ahead of the Scale and with it, by two writes.
+    assert written.total() <= 5 * (PODS - LEFT - 1), written
 
 
 @BOTH

@@ -5,7 +5,7 @@ The sandbox, as API servers up to 1.35, ignores what is asked, and sends all. Wh
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,11 @@ NAMES = [f"shard-{number:02}" for number in range(24)]
 
 
 @pytest.fixture
-async def filled(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
-    """Return a cluster with some pods in each namespace."""
-    await cluster.create(*map(_namespace, NAMES))
-    await cluster.create(*(pod for name in NAMES for pod in _pods(name)))
-    yield cluster
-    await cluster.kubectl("delete", "namespace", *NAMES, "--wait=false", "--ignore-not-found")
+async def filled(own_cluster: ClusterUnderTest) -> ClusterUnderTest:
+    """Return a cluster with some pods in each namespace, where pods of other tests do not end meanwhile."""
+    await own_cluster.create(*map(_namespace, NAMES))
+    await own_cluster.create(*(pod for name in NAMES for pod in _pods(name)))
+    return own_cluster
 
 
 def _pods(namespace: str) -> list[Document]:
@@ -83,7 +82,7 @@ async def test_a_scaler_receives_its_share(
         totals.append(received["list pods"] + received["watch pods"])
     for own, total in zip(kept[:-1], totals[:-1], strict=True):
         part = own / kept[-1]
-        assert total <= 1.3 * totals[-1] * (part if is_sharded else 1)  # bookmarks come to all
+        assert total <= 1.2 * totals[-1] * (part if is_sharded else 1)
         assert is_sharded or total > totals[-1] / 2
 
 
