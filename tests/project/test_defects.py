@@ -81,10 +81,20 @@ def head() -> str:
     return run.stdout.strip()
 
 
+def sampled() -> list[defects.Defect]:
+    return defects.sample(defects.read(), 10, os.environ.get("DEFECTS_SEED") or head())
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_without_a_defect_the_tests_of_the_sample_pass() -> None:
+    assert defects.failing_without(sampled()) is None
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", range(10))
 def test_a_sample_is_found(number: int) -> None:
-    defect = defects.sample(defects.read(), 10, os.environ.get("DEFECTS_SEED") or head())[number]
+    defect = sampled()[number]
     (outcome,) = defects.seed_all([defect], jobs=1, known_only=True)
     assert outcome.found_by, f"no test notices {defect.package}: {defect.name}"

@@ -203,11 +203,21 @@ class Copy:
             return f"no end within {LIMIT} s"
         if run.returncode in {0, 4, 5}:  # all passed; the test does not exist any more; none is collected
             return None
+        if run.returncode != 1:
+            raise DefectError(f"pytest ended with {run.returncode}: {run.stdout[-2000:]}{run.stderr[-2000:]}")
         transcript = r"::test_transcript\[[\w/-]+\]"
         failed = re.search(
             rf"^(?:FAILED|ERROR) (\S+?\.py(?:{transcript}|::[\w:]+)?)", run.stdout, re.MULTILINE
         )
-        return failed[1] if failed else f"pytest ended with {run.returncode}"
+        assert failed is not None, run.stdout
+        return failed[1]
+
+
+def failing_without(defects: Sequence[Defect]) -> str | None:
+    """Return the first known test that fails without a defect: nothing can be said of the defects then."""
+    known = sorted({defect.found_by for defect in defects if defect.found_by})
+    with tempfile.TemporaryDirectory(prefix="defects-") as folder:
+        return Copy(Path(folder)).failing(known) if known else None
 
 
 def seed_all(defects: Sequence[Defect], jobs: int, *, known_only: bool = False) -> Iterator[Outcome]:
@@ -267,6 +277,7 @@ def main() -> int:
     )
     parser.add_argument("--known", action="store_true", help="only run the test that is known to find each")
     options = parser.parse_args()
+    missed: list[Defect] = []
     try:
         defects = [defect for defect in read(options.packages) if options.named in defect.name]
         if options.unknown:
@@ -275,20 +286,20 @@ def main() -> int:
             defects = sample(defects, options.sample, options.seed)
         for defect in defects:
             changed(defect, ROOT)
+        if wrong := failing_without(defects):
+            parser.error(f"{wrong} fails without a defect: correct that first")
+        for outcome in seed_all(defects, options.jobs, known_only=options.known):
+            missed += [] if outcome.found_by else [outcome.defect]
+            where = f"{outcome.defect.package}: {outcome.defect.name}"
+            found_by = outcome.found_by or "no test"
+            word = "found " if outcome.found_by else "MISSED"
+            sys.stdout.write(f"{word} {outcome.seconds:4.0f} s  {where}  {found_by}\n")
+            sys.stdout.flush()
+            if options.update:
+                record(outcome)
     except DefectError as error:
         parser.error(str(error))
-    outcomes = []
-    for outcome in seed_all(defects, options.jobs, known_only=options.known):
-        outcomes.append(outcome)
-        where = f"{outcome.defect.package}: {outcome.defect.name}"
-        found_by = outcome.found_by or "no test"
-        word = "found " if outcome.found_by else "MISSED"
-        sys.stdout.write(f"{word} {outcome.seconds:4.0f} s  {where}  {found_by}\n")
-        sys.stdout.flush()
-        if options.update:
-            record(outcome)
-    missed = [outcome for outcome in outcomes if not outcome.found_by]
-    sys.stdout.write(f"{len(outcomes) - len(missed)} of {len(outcomes)} defects found\n")
+    sys.stdout.write(f"{len(defects) - len(missed)} of {len(defects)} defects found\n")
     return 1 if missed else 0
 
 
