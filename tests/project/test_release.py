@@ -240,14 +240,16 @@ echo '{{"containerimage.digest": "{DIGEST}"}}' >"$2"
 """
 
 
-def test_the_image_is_built_for_both_processors_and_pushed(recorded: Path) -> None:
+@pytest.mark.parametrize("extra", ["", "forecast"])
+def test_the_image_is_built_for_both_processors_and_pushed(recorded: Path, extra: str) -> None:
     _stand_in(recorded, "docker", _BUILT)
-    done = _run(recorded, "scripts/image", "ghcr.io/Me/It", "1.2.3")
+    done = _run(recorded, "scripts/image", "ghcr.io/Me/It", "1.2.3", extra)
     assert (done.returncode, done.stdout) == (0, f"image=ghcr.io/me/it\ndigest={DIGEST}\n"), done.stderr
     (call,) = _calls(recorded)
     assert call[:3] == ["docker", "buildx", "build"]
     assert call[call.index("--platform") + 1] == "linux/amd64,linux/arm64"
-    assert call[call.index("--tag") + 1] == "ghcr.io/me/it:1.2.3"
+    assert call[call.index("--tag") + 1] == "ghcr.io/me/it:1.2.3" + ("-forecast" if extra else "")
+    assert ("REQUIREMENTS=forecast" in call) == bool(extra)
     assert {"--sbom=true", "--provenance=mode=max", "--push"} <= set(call)
     assert "org.opencontainers.image.version=1.2.3" in call
     assert "org.opencontainers.image.source=https://github.com/Me/It" in call
