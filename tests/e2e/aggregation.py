@@ -53,6 +53,23 @@ def path_of(group_version: str) -> str:
 
 PATHS = tuple(path_of(name) for name in GROUP_VERSIONS)
 
+RESOURCE_RULES = """\
+resourceRules:
+  cpu:
+    containerQuery: 'sum by (<<.GroupBy>>) (cores{container!="",<<.LabelMatchers>>})'
+    nodeQuery: 'sum by (<<.GroupBy>>) (cores{id="/",<<.LabelMatchers>>})'
+    resources: &resources
+      overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
+    containerLabel: container
+  memory:
+    containerQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{container!="",<<.LabelMatchers>>})'
+    nodeQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{id="/",<<.LabelMatchers>>})'
+    resources: *resources
+    containerLabel: container
+  window: 1m
+"""
+"""Rules for the usage of pods and nodes, of series that tests write."""
+
 _RIGHTS = (
     "Namespace",
     "ServiceAccount",

@@ -1,28 +1,20 @@
 """Workloads that shrink to half when the load falls, while their pods are unevenly busy, and deletion costs.
 
-What a pod then has of the load and of the connections of its workload is drawn from two log-normal
-distributions: a fifth of the pods have about five sixths. Connections say nothing about the load.
+What a pod then has of the load is drawn from a log-normal distribution: a fifth of the pods have about five
+sixths.
 """
 
 import random
-from collections.abc import Mapping
 
 from adapter.model.autoscaling import scale_down
 from tests.e2e.clusters import Document
-from tests.world.workloads import UNIT, Load, Parts, Workload
+from tests.world.workloads import UNIT, Load, Workload
 from tests.world.world import World
 
 COST = scale_down.COST_ANNOTATION
 MANAGER = "fastpath-idle-scale-down"
-IDLE: Mapping[str, Document | None] = {
-    "fast": None,
-    "fast-idle": {"prefer": "Idle"},
-    "fast-connections": {"prefer": "Idle", "metric": "connections"},
-    "boosted": None,
-    "boosted-idle": {"prefer": "Idle"},
-}
-"""What the autoscalers of each kind say about pods to remove."""
-
+KINDS = ("fast-idle", "boosted-idle")
+"""A FastPathAutoscaler and a boosted HPA, both of which remove the idlest pods first."""
 _SPREAD = 2.3
 WINDOW = 5
 """The stabilization window, in seconds: longer than what is foreseen of the HPA controller, and than all pods
@@ -39,18 +31,17 @@ def fall(workload: Workload, seed: str) -> None:
     dice = random.Random(seed)
     workload.load = level(workload.replicas // 2)
     for pod in workload.parts:
-        workload.parts[pod] = Parts(dice.lognormvariate(0, _SPREAD), dice.lognormvariate(0, _SPREAD))
+        workload.parts[pod] = dice.lognormvariate(0, _SPREAD)
 
 
 def workload(kind: str, name: str, pods: int, seconds: int = WINDOW) -> Workload:
     """Return a workload of a kind that needs the pods that it has, which is the most that it may have."""
     spec: Document = {"minReplicas": 1, "maxReplicas": pods}
     spec["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": seconds}}
-    if kind.startswith("boosted"):
-        annotations = {scale_down.ANNOTATION: "idle"} if IDLE[kind] else {}
+    if kind == "boosted-idle":
+        annotations = {scale_down.ANNOTATION: "idle"}
         return Workload(name, "pods-scraped", level(pods), spec=spec, replicas=pods, annotations=annotations)
-    if IDLE[kind]:
-        spec["scaleDown"] = IDLE[kind]
+    spec["scaleDown"] = {"prefer": "Idle"}
     return Workload(name, "pods-scraped", level(pods), "", spec, pods, own=True)
 
 

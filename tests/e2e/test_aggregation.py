@@ -17,7 +17,7 @@ import pytest
 from adapter.kubernetes import apiservices
 from adapter.server import tls
 from tests.e2e import aggregation
-from tests.e2e.aggregation import PATHS, Direct, Registered
+from tests.e2e.aggregation import PATHS, RESOURCE_RULES, Direct, Registered
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.support.certificates import Signer
@@ -29,7 +29,9 @@ from tests.world.controllers import well
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
-RULES = """
+RULES = (
+    """
+
 rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
@@ -41,20 +43,9 @@ externalRules:
 - seriesQuery: 'backlog{namespace!="",queue!=""}'
   resources: {overrides: {namespace: {resource: namespace}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-resourceRules:
-  cpu:
-    containerQuery: 'sum by (<<.GroupBy>>) (cores{container!="",<<.LabelMatchers>>})'
-    nodeQuery: 'sum by (<<.GroupBy>>) (cores{id="/",<<.LabelMatchers>>})'
-    resources: &resources
-      overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
-    containerLabel: container
-  memory:
-    containerQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{container!="",<<.LabelMatchers>>})'
-    nodeQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{id="/",<<.LabelMatchers>>})'
-    resources: *resources
-    containerLabel: container
-  window: 1m
 """
+    + RESOURCE_RULES
+)
 MIB = 1024 * 1024
 
 

@@ -21,7 +21,7 @@ from tests.support import rendered
 from tests.support.scaleraudit import PodPatch, ScalerAudit
 from tests.support.waiting import running, until
 from tests.world.view import WAIT
-from tests.world.workloads import Parts, Workload
+from tests.world.workloads import Workload
 from tests.world.world import World
 
 pytestmark = [
@@ -34,7 +34,7 @@ pytestmark = [
 PODS = 8
 LEFT = PODS // 2
 RIGHT = "clusterrolebinding/fastpath-idle-scale-down"
-BOTH = pytest.mark.parametrize("kind", ["fast-idle", "boosted-idle"])
+BOTH = pytest.mark.parametrize("kind", idle.KINDS)
 OTHER = "another-writer"
 LEASES = (
     "--leader-elect-lease-duration=4s",
@@ -85,7 +85,7 @@ async def test_costs_of_another_writer_stay(kind: str, world: World, control_pla
     await set_cost(world, first, "-100")
     await until(lambda: idle.costs(world, "web") == {kept: "100", first: "-100"})
     idle.fall(made, "a")
-    made.parts |= {kept: Parts(1e-9), first: Parts(100.0)}
+    made.parts |= {kept: 1e-9, first: 100.0}
     await until(lambda: made.ready == LEFT, WAIT)
     assert kept in made.parts
     assert first not in made.parts

@@ -13,10 +13,9 @@ from aiohttp import web
 
 from fastpath_sandbox.prometheus import series as exporter
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
-from tests.world.workloads import CLOCK, CORES, UNIT, Load, Parts, Workload
+from tests.e2e.aggregation import RESOURCE_RULES
+from tests.world.workloads import CLOCK, CORES, UNIT, Load, Workload
 
-CONNECTIONS = 10
-"""How many one of a load has."""
 SCRAPE = 0.2
 _ADDRESSES = 400
 
@@ -24,10 +23,6 @@ RULES = """\
 rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
   resources: &of_pods {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-  scrape: {interval: INTERVAL, port: PORT}
-- seriesQuery: 'connections{namespace!="",pod!=""}'
-  resources: *of_pods
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
   scrape: {interval: INTERVAL, port: PORT}
 - seriesQuery: 'busy{namespace!="",pod!=""}'
@@ -40,19 +35,6 @@ externalRules:
 - seriesQuery: '{__name__=~"^(backlog|pressure)$",namespace!="",queue!=""}'
   resources: {overrides: {namespace: {resource: namespace}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-resourceRules:
-  cpu:
-    containerQuery: 'sum by (<<.GroupBy>>) (cores{container!="",<<.LabelMatchers>>})'
-    nodeQuery: 'sum by (<<.GroupBy>>) (cores{id="/",<<.LabelMatchers>>})'
-    resources: &resources
-      overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
-    containerLabel: container
-  memory:
-    containerQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{container!="",<<.LabelMatchers>>})'
-    nodeQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{id="/",<<.LabelMatchers>>})'
-    resources: *resources
-    containerLabel: container
-  window: 1m
 """
 
 
@@ -79,13 +61,13 @@ class Loads:
         """The pods by address."""
         self._shown: dict[str, tuple[str, list[Series]]] = {}
         # Prometheus knows of every metric before there is a pod, as it does of those that others show too
-        for name in ("load", "busy", "connections"):
+        for name in ("load", "busy"):
             self.series.add(Series(name, {"namespace": "default", "pod": "other"}, lambda _: 1.0))
 
     @property
     def rules(self) -> str:
         """Return Fastpath's rules for what is shown."""
-        return RULES.replace("PORT", str(self.port)).replace("INTERVAL", self.interval)
+        return (RULES + RESOURCE_RULES).replace("PORT", str(self.port)).replace("INTERVAL", self.interval)
 
     def begin(self) -> float:
         """Let all loads begin to move and return when that was."""
@@ -114,7 +96,7 @@ class Loads:
         if pod in self._shown:
             return
         workload = self.workloads[app]
-        workload.parts[pod] = Parts()
+        workload.parts[pod] = 1.0
         self._pods[address] = workload, pod
         named = {"namespace": self.namespace, "pod": pod}
         made = [
@@ -160,7 +142,7 @@ class Loads:
 
     def _share(self, workload: Workload, pod: str, factor: float = 1.0) -> Callable[[float], float]:
         """Return what a ready pod has of a load."""
-        return lambda now: factor * workload.load(self._after(now)) * workload.share(pod).load
+        return lambda now: factor * workload.load(self._after(now)) * workload.share(pod)
 
     async def _answer_scrape(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer as the pod that was addressed."""
@@ -170,10 +152,8 @@ class Loads:
             return web.Response(status=404)
         workload, pod = addressed
         self.scrapes[workload.name] += 1
-        load = self._share(workload, pod)
-        connections = CONNECTIONS * UNIT * self.need(workload.name) * workload.share(pod).connections
-        shown = [Series("load", {}, load), Series("connections", {}, lambda _: round(connections))]
-        return web.Response(text=exporter.render(SeriesSet(shown), CLOCK.wall()))
+        shown = SeriesSet([Series("load", {}, self._share(workload, pod))])
+        return web.Response(text=exporter.render(shown, CLOCK.wall()))
 
 
 def addresses() -> list[str]:

@@ -5,7 +5,7 @@ Durations are those of a cluster divided by about fifteen: the native controller
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -135,13 +135,6 @@ BEHAVIOR = {
 }
 
 
-class Parts(NamedTuple):
-    """What a pod takes of the load and of the connections of its workload, as a weight."""
-
-    load: float = 1.0
-    connections: float = 1.0
-
-
 @dataclass(slots=True)
 class Workload:
     """A Deployment of its own name with its autoscaler.
@@ -158,18 +151,16 @@ class Workload:
     own: bool = False
     hold: str = f"{HOLD:g}s"
     annotations: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, Parts] = field(default_factory=dict)
-    """Of the pods that are ready."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """What each ready pod takes of the load, as a weight."""
 
     @property
     def ready(self) -> int:
         return len(self.parts)
 
-    def share(self, pod: str) -> Parts:
-        """Return the shares of a ready pod, from 0 to 1."""
-        loads, connections = zip(*self.parts.values(), strict=True)
-        part = self.parts[pod]
-        return Parts(part.load / sum(loads), part.connections / sum(connections))
+    def share(self, pod: str) -> float:
+        """Return the share of a ready pod, from 0 to 1."""
+        return self.parts[pod] / sum(self.parts.values())
 
     def objects(self, namespace: str, *, autoscaled: bool = True) -> list[Document]:
         """Return all that there is of it in a cluster."""
