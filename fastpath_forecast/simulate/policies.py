@@ -1,8 +1,8 @@
 """The policies of a simulation: which autoscaler runs, and how often it looks.
 
 A policy is written as `NAME[:key=value,...]`. `native` is an HPA with its controller; `fast` is a
-FastPathAutoscaler; `boost` is the HPA with the raises of the fast-scaler; `fixed` is a count. Autoscalers of
-others are kinds that the caller of `read_policy` adds.
+FastPathAutoscaler; `boost` is the HPA with the raises of the fast-scaler; `fixed` is a count. Other
+autoscalers are kinds that the caller of `read_policy` adds.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Autoscalers of others that a simulation compares with: that of Knative, and the last value times a factor.
+"""Other autoscalers that a simulation compares with: `kpa`, that of Knative, and `persistence`.
 
-`kpa` is the autoscaler of Knative, `persistence` the last value times a factor. They see the whole load over
-their windows, and decide on whole pods, without a tolerance or a behavior.
+`persistence` takes the last value times a factor. Both see the whole load over their windows, and decide on
+whole pods, without a tolerance or a behavior.
 """
 
 import math

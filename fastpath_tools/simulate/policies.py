@@ -1,4 +1,4 @@
-"""The policies that a simulation knows, those of autoscalers of others too.
+"""The policies that `fastpath simulate` knows: Fastpath's, and those of the autoscalers it is compared with.
 
 `keda` is an HPA whose metrics KEDA polls; `peers` has those that decide in another way.
 """
@@ -69,13 +69,12 @@ def _read_keda(name: str, given: Given) -> SimulatedPolicy:
 KINDS: Mapping[str, PolicyKind] = MappingProxyType(
     {
         **ours.KINDS,
-        peers.PERSISTENCE: peers.KINDS[peers.PERSISTENCE],
+        **peers.KINDS,
         KEDA: PolicyKind(COMMON | {"scrape", "window", "poll", "sync"}, _read_keda),
-        peers.KPA: peers.KINDS[peers.KPA],
     }
 )
 
 
 def read_policy(text: str) -> SimulatedPolicy:
-    """Return the policy of `NAME[:key=value,...]`, of any autoscaler that is known. Raises InputError."""
+    """Return the policy of `NAME[:key=value,...]`, also of another autoscaler. Raises InputError."""
     return ours.read_policy(text, KINDS)

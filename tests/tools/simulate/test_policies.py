@@ -11,7 +11,7 @@ from fastpath_tools.simulate.policies import Keda, read_policy
 _ONE_OF_NATIVE = (
     "expected one of behavior, maxReplicas, minReplicas, scrape, sync, target, window with =value"
 )
-_NAMES = "native, fast, boost, fixed, persistence, keda, kpa"
+_NAMES = "native, fast, boost, fixed, persistence, kpa, keda"
 _KEYS_OF_KPA = (
     "maxReplicas, maxScaleDown, maxScaleUp, minReplicas, panicThreshold, panicWindow, scaleDownDelay, "
     "target, tick, window"
