@@ -147,9 +147,6 @@ class Requests:
         self._sent += not warm
         selector = urllib.parse.quote("app=web" if warm else f"app=web,probe!=n{self._sent}", safe="")
         request = load.render(f"{_PATH}{'warm' if warm else 'cold'}?labelSelector={selector}", _FORWARDED)
-        if warm:
-            await self._connection.get(request)
-        await asyncio.sleep(_QUIET)
         self._recorder.begin()
         reply = await self._connection.get(request)
         walk = self._recorder.end()
@@ -190,9 +187,13 @@ async def walk_requests(directory: Path, runs: int) -> dict[str, Walk]:
 async def shortest(walk: Callable[[], Awaitable[Walk]], runs: int) -> Walk:
     """Walk once more than `runs` times, the first time for what is built once; return the shortest walk.
 
-    A function that one of the walks did not call is left out: another task called it.
+    A function that one walk did not call is left out: another task called it, for which the pauses differ.
     """
-    _, *walks = [await walk() for _ in range(runs + 1)]
+    walks = []
+    for number in range(runs + 1):
+        await asyncio.sleep(_QUIET * (1 + number / 8))
+        walks.append(await walk())
+    del walks[0]
     common = set.intersection(*(set(each.calls) for each in walks))
     least = min(walks, key=lambda each: len(each.calls))
     return Walk([call for call in least.calls if call in common])
@@ -229,7 +230,6 @@ async def walk_scrapes(directory: Path, runs: int) -> Walk:
 
         async def step() -> Walk:
             """Let the load step; the walk begins with the first scrape that shows it."""
-            await asyncio.sleep(_QUIET)
             there.load += 10.0
             new = there.load
 
