@@ -25,8 +25,7 @@ from adapter.bounds.schedule import documents
 from adapter.errors import InputError, PrometheusError
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_job
 from adapter.model.timestamps import SECOND
-from adapter.prometheus import range_query
-from fastpath_forecast import judge, planner, replay
+from fastpath_forecast import judge, planner, range_query, replay
 from fastpath_forecast.candidates import CANDIDATES
 from fastpath_forecast.grid import DAY, DemandGrid, Values
 from fastpath_forecast.histories import Histories, NoRoomError, Read

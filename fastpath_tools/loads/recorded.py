@@ -30,12 +30,12 @@ from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, parse_prometheus_duration
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
-from adapter.prometheus.range_query import RangeReader
 from adapter.prometheus.series import SeriesLister
 from adapter.rules import compile as compiler
 from adapter.rules import registry
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_forecast.range_query import RangeReader
 from fastpath_forecast.simulate.load import MOST_POINTS, Grid, Load, Values, build_grid, build_load
 from fastpath_forecast.simulate.metrics import SimulatedMetric
 from fastpath_tools.live import cluster_options, impossible, rules_files

@@ -16,7 +16,7 @@ from adapter.model.autoscaling.view import AutoscalerView, HistoryView, MetricVi
 from adapter.model.visible import counted
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
-from adapter.prometheus.range_query import RangeReader
+from fastpath_forecast.range_query import RangeReader
 from fastpath_tools.doctor import diagnosis, metric_facts
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.doctor.diagnosis import Examination

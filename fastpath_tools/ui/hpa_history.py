@@ -13,9 +13,9 @@ from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling.view import AutoscalerView, HistoryPoint, HistoryView
 from adapter.model.timestamps import SECOND, read_nanoseconds
-from adapter.prometheus.range_query import RangeReader
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
+from fastpath_forecast.range_query import RangeReader
 from fastpath_forecast.simulate.load import Grid, Values, build_grid
 from fastpath_tools.ui import sentence
 

@@ -13,7 +13,7 @@ import yaml
 from adapter.cli import main
 from adapter.errors import InputError, RunError
 from adapter.model.timestamps import SECOND
-from adapter.prometheus.range_query import RangeReader
+from fastpath_forecast.range_query import RangeReader
 from fastpath_forecast.simulate.load import Load
 from fastpath_tools.loads import load_options, recorded
 from fastpath_tools.loads.sources import Recorded

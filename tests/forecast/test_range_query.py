@@ -8,9 +8,9 @@ from aiohttp import web
 
 from adapter.errors import PrometheusError
 from adapter.prometheus import connection
-from adapter.prometheus.range_query import SMALLEST_RANGE, RangeReader
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_forecast.range_query import SMALLEST_RANGE, RangeReader
 from tests.support.clock import FakeClock
 from tests.support.scripted import Scripted, connection_options
 
