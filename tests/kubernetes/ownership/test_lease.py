@@ -1,7 +1,6 @@
 """The Lease at an API server, over HTTP, and the fence of its holder."""
 
 import contextlib
-import math
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -14,7 +13,6 @@ from adapter.kubernetes.ownership.lease import (
     KubernetesLeases,
     LeaseFence,
     LeaseRecord,
-    Unfenced,
     read_clocks,
 )
 from fastpath_sandbox.apiserver.server import Cluster
@@ -145,13 +143,6 @@ async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
             await store.fetch(1)
 
 
-async def test_a_refused_lease_is_an_error(cluster: Cluster, store: KubernetesLeases) -> None:
-    cluster.forbid("get", "leases")
-    with pytest.raises(KubernetesError) as caught:
-        await store.fetch(1)
-    assert caught.value.status == 403
-
-
 def test_times_are_those_of_the_api() -> None:
     assert lease.micro_time(1_769_860_800.25) == "2026-01-31T12:00:00.250000Z"
     assert msgspec.json.decode(b'"2026-01-31T12:00:00.250000Z"') == lease.micro_time(1_769_860_800.25)
@@ -225,7 +216,3 @@ def test_a_closed_fence_never_opens_again(clock: FakeClock, fence: LeaseFence) -
     fence.renewed(read_clocks(clock))
     assert fence.closed
     assert refusal(fence) == "the lease is no longer held"
-
-
-def test_without_leases_nothing_is_fenced() -> None:
-    assert Unfenced().check() == math.inf

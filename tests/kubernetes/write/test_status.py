@@ -63,10 +63,14 @@ class Office:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.failed: list[KubernetesError] = []
-        self.shared = StatusWriters(desk.monitoring)
-        self.writer = StatusWriter(
-            desk.writer, desk.clock, desk.faults, self.shared, lambda _, error: self.failed.append(error)
-        )
+        self.is_broken = False
+        shared = StatusWriters(desk.monitoring)
+        self.writer = StatusWriter(desk.writer, desk.clock, desk.faults, shared, self.note)
+
+    def note(self, _: StatusUpdate, error: KubernetesError) -> None:
+        if self.is_broken:
+            raise ZeroDivisionError
+        self.failed.append(error)
 
     def make(self, *names: str) -> None:
         for name in names:
@@ -116,13 +120,13 @@ async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         office = Office(desk)
         office.make("web", "api")
-        async with running(office):
+        async with running(office.writer):
             yield office
 
 
 @contextlib.asynccontextmanager
-async def running(office: Office) -> AsyncIterator[None]:
-    task = asyncio.create_task(office.writer.run())
+async def running(writer: StatusWriter) -> AsyncIterator[None]:
+    task = asyncio.create_task(writer.run())
     yield
     task.cancel()
     await asyncio.wait([task])
@@ -167,19 +171,17 @@ async def test_a_status_that_becomes_urgent_while_it_waits_goes_at_once(
 @pytest.mark.looptime
 async def test_after_a_write_small_changes_wait_a_period() -> None:
     counter, writer = counted()
-    task = asyncio.create_task(writer.run())
-    for status in (change(desired_replicas=3), change(desired_replicas=3, observed_generation=2)):
-        writer.submit(StatusUpdate("default", "web", "uid", "default/web", "1", status, dict), CALM)
-        await asyncio.sleep(1)
-    await asyncio.sleep(statuswriter.PERIOD - 3)
-    assert len(counter.paths) == 1
-    await asyncio.sleep(2)
-    assert len(counter.paths) == 2
-    task.cancel()
-    await asyncio.wait([task])
+    async with running(writer):
+        for status in (change(desired_replicas=3), change(desired_replicas=3, observed_generation=2)):
+            writer.submit(StatusUpdate("default", "web", "uid", "default/web", "1", status, dict), CALM)
+            await asyncio.sleep(1)
+        await asyncio.sleep(statuswriter.PERIOD - 3)
+        assert len(counter.paths) == 1
+        await asyncio.sleep(2)
+        assert len(counter.paths) == 2
 
 
-async def test_a_status_that_another_client_changed_is_written_again(office: Office) -> None:
+async def test_after_a_write_what_another_client_has_written_counts(office: Office) -> None:
     wanted = change(desired_replicas=3)
     office.submit(wanted)
     await until(lambda: office.patches)
@@ -279,59 +281,12 @@ async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: O
     assert not office.desk.faults.active()
 
 
-async def test_hours_of_failures_are_no_end(office: Office) -> None:
-    office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", times=1)
-    office.submit(change(desired_replicas=3))
-    await until(lambda: office.failed)
-    office.writer._entries["default", "web"].failures = 3000
-    office.submit(change(desired_replicas=4))
-    office.submit(change(desired_replicas=4), "api")
-    await until(lambda: office.status("api"))
-
-
-async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other(desk: Desk) -> None:
-    office = Office(desk)
-    office.make("web", "api")
-    acquire = desk.writer.acquire
-
-    async def acquire_and_go(kind: WriteKind) -> None:
-        await acquire(kind)
-        # before the task that writes has taken its first step
-        asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
-
-    # the moment is what matters
-    desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]
-    async with running(office):
-        office.submit(change(desired_replicas=3))
-        await asyncio.sleep(0.02)
-        office.submit(change(desired_replicas=4), "api")
-        await until(lambda: office.patches)
-    assert office.status("api")["desiredReplicas"] == 4
-
-
-async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
-    monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
-    office = Office(desk)
-    office.shared.gate = asyncio.Semaphore(1)  # of several under way together any may arrive first
-    names = [f"web-{number}" for number in range(12)]
-    office.make(*names, "urgent")
-    desk.budget.pause(60)
-    for name in names:
-        office.submit(change(observed_generation=1), name)
-    async with running(office):
-        await asyncio.sleep(0.02)
-        office.submit(change(desired_replicas=3), "urgent")
-        desk.budget._paused_until = [0.0] * len(WriteKind)
-        desk.budget._serve()
-        await until(lambda: len(office.patches) == 13)
-    assert office.patches[0] == "urgent"
-
-
 class Counter:
     """A writer that takes a tenth of a second for each turn, and remembers the paths."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
+        self.failures = 0
 
     async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
@@ -340,7 +295,40 @@ class Counter:
         pass
 
     async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise KubernetesError(500, "InternalError", "made up")
         self.paths.append(path)
+
+
+@pytest.mark.looptime
+async def test_hours_of_failures_are_no_end() -> None:
+    counter, writer = counted()
+    counter.failures = 1100
+    for name in ("web", "api"):
+        status = change(desired_replicas=3)
+        writer.submit(StatusUpdate("default", name, "uid", name, "1", status, dict), CALM)
+    async with running(writer):
+        await asyncio.sleep(1100 * statuswriter.RETRY_LIMIT)
+    assert sorted(counter.paths) == ["api", "web"]
+
+
+@pytest.mark.looptime
+async def test_urgent_ones_pass_a_backlog_and_what_was_forgotten_stops_no_other() -> None:
+    counter, writer = counted()
+    names = [f"web-{number}" for number in range(12)]
+    for name in names:
+        status = change(observed_generation=1)
+        writer.submit(StatusUpdate("default", name, "uid", name, "1", status, dict), CALM)
+    async with running(writer):
+        await asyncio.sleep(statuswriter.PERIOD + 0.05)
+        assert counter.paths == []
+        status = change(desired_replicas=3)
+        writer.submit(StatusUpdate("default", "urgent", "uid", "urgent", "1", status, dict), CALM)
+        writer.forget("default", names.pop(0))
+        await asyncio.sleep(2)
+    assert counter.paths[0] == "urgent"
+    assert sorted(counter.paths[1:]) == sorted(names)
 
 
 def counted() -> tuple[Counter, StatusWriter]:
@@ -360,30 +348,19 @@ async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_ano
     keys = [("greedy", f"web{number}") for number in range(100)] + [("victim", "web")]
     for namespace, name in keys:
         writer.submit(StatusUpdate(namespace, name, "uid", f"{namespace}/{name}", "1", status, dict), CALM)
-    task = asyncio.create_task(writer.run())
-    await asyncio.sleep(0 if urgent else statuswriter.PERIOD)
-    await asyncio.sleep(0.5)
-    task.cancel()
-    await asyncio.wait([task])
+    async with running(writer):
+        await asyncio.sleep(0 if urgent else statuswriter.PERIOD)
+        await asyncio.sleep(0.5)
 
     assert "victim/web" in counter.paths
     assert len(counter.paths) <= 6
-
-
-async def test_the_queue_is_a_metric(office: Office) -> None:
-    office.desk.budget.pause(0.1)
-    office.submit(change(desired_replicas=3))
-    office.submit(change(desired_replicas=3), "api")
-    assert office.desk.sample("fastpath_write_queue_length", type="status") == 2
-    await until(lambda: len(office.patches) == 2)
-    await until(lambda: office.desk.sample("fastpath_write_queue_length", type="status") == 0)
 
 
 async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Desk) -> None:
     office = Office(desk)
     office.make("web", "api")
     cluster.delay(0.1, "patch")
-    async with running(office):
+    async with running(office.writer):
         office.submit(change(desired_replicas=3))
         office.submit(change(observed_generation=3), "api")
         await until(lambda: office.patches)
@@ -413,6 +390,14 @@ async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -
     assert not office.desk.faults.active(), "with the term its faults are over"
 
 
+async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -> None:
+    office.is_broken = True
+    office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 1)
+    office.submit(change(current_replicas=3))
+    await until(office.status)
+    assert office.desk.sample("fastpath_scaler_unexpected_errors_total") == 1
+
+
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -433,11 +418,3 @@ async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     ]
     office.submit(change(current_replicas=4), "api")
     await until(lambda: office.status("api"))
-
-
-async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -> None:
-    office.writer._failed = lambda *_: 1 // 0  # type: ignore[assignment]
-    office.desk.cluster.fail(422, "patch", "horizontalpodautoscalers/status", 1)
-    office.submit(change(current_replicas=3))
-    await until(office.status)
-    assert office.desk.sample("fastpath_scaler_unexpected_errors_total") == 1
