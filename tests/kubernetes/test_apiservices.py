@@ -13,6 +13,7 @@ from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.metrics import Monitoring
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import error_of
 
 NAME = "v1beta1.custom.metrics.k8s.io"
 SERVICE = {"service": {"namespace": "a", "name": "b"}}
@@ -71,11 +72,9 @@ async def test_a_server_that_fails_raises_and_is_no_verdict(
     cluster: Cluster, client: KubernetesClient
 ) -> None:
     await cluster.down(refuse=False)
-    with pytest.raises(KubernetesError) as raised:
-        await apiservices.fetch_registration(client, NAME)
-    assert raised.value.status == 503
-    with pytest.raises(KubernetesError):
-        await apiservices.is_allowed(client, ResourceAttributes("get", "", "pods"))
+    raised = await error_of(apiservices.fetch_registration(client, NAME))
+    assert raised.status == 503
+    await error_of(apiservices.is_allowed(client, ResourceAttributes("get", "", "pods")))
 
 
 # -- whether they lead here ---------------------------------------------------------------------------------

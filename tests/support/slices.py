@@ -158,10 +158,6 @@ class World:
         self.taken: Callable[[int, float], None] = lambda _number, _since: None
         """Called when a slice has an owner again, with the time since when it had none."""
         self.compacted = 0
-        self.deleted = self.stalled = -math.inf
-        """When a slice's Lease was last deleted, and until when a watch is silent."""
-        self.refused: set[str] = set()
-        """The names of Leases that may not be read."""
         self.faults: dict[str, int] = {}
         """The statuses with which the API servers refuse requests, by verb; without an answer for `HANGS`."""
         self.lock_faults: dict[str, int] = {}
@@ -290,8 +286,6 @@ class World:
 
     def read(self, path: str) -> bytes:
         name = path.rpartition("/")[2]
-        if name in self.refused:
-            raise KubernetesError(403, "Forbidden", "refused")
         if name not in self.leases:
             raise KubernetesError(404, "NotFound", "it does not exist")
         return msgspec.json.encode(self.leases[name])
@@ -571,8 +565,6 @@ class _Client:
 
         def read() -> tuple[int, dict[str, Document]]:
             version, found = world.state(world.now - (0.0 if not resource_version else lag))
-            if source.path.rpartition("/")[2] in world.refused:
-                raise KubernetesError(403, "Forbidden", "refused")
             if int(resource_version or 0) > version:
                 raise KubernetesError(504, "Timeout", "Too large resource version")
             return version, found

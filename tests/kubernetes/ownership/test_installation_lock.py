@@ -134,16 +134,6 @@ def test_it_takes_over_from_members_that_were_killed(world: World) -> None:
     assert (owners(world), active(again)) == ({OTHER}, {STANDS_BACK})
 
 
-def test_the_last_member_alone_clears_it(world: World) -> None:
-    first, _ = install_two(world, 3)
-    for process in first[1:]:
-        process.leave()
-        world.run(LOOK)
-        assert world.holder(LOCK) == f"default/{NAME}"
-    first[0].leave()
-    assert world.run_until(scales(world, OTHER)) < HANDED_OVER
-
-
 def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
     """Seconds before the other installation takes the Lease."""
     with world_of() as world:
@@ -215,13 +205,6 @@ def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
             world.delete(LOCK)
             assert world.longest_gap(LONG) < MOVES
             assert (owners(world), world.holder(LOCK)) == ({NAME}, f"default/{NAME}")
-
-
-def test_one_that_was_deleted_with_its_holder_is_made_by_the_other(world: World) -> None:
-    (first,), _ = install_two(world)
-    first.kill()
-    world.delete(LOCK)
-    assert HOLD < world.run_until(scales(world, OTHER)) < TAKEN
 
 
 def test_one_whose_lease_was_taken_clears_nothing(world: World) -> None:

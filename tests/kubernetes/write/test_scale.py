@@ -5,10 +5,10 @@ import pytest
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
-from adapter.kubernetes.write import scale
 from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_superseded, may_be_ours
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.apiclient import error_of
 from tests.support.writing import Desk
 
 WEB = ScaleTarget(2, 2, "app=web", "", "", "/apis/apps/v1/namespaces/default/deployments/web/scale")
@@ -57,10 +57,9 @@ async def test_a_scale_is_read(desk: Desk) -> None:
 async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
     stale = version(desk)
     desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-    with pytest.raises(KubernetesError) as caught:
-        await write(desk, 5, stale)
-    assert is_superseded(caught.value)
-    assert not may_be_ours(caught.value)
+    caught = await error_of(write(desk, 5, stale))
+    assert is_superseded(caught)
+    assert not may_be_ours(caught)
     assert replicas(desk) == 7
     assert desk.writes("scale", "conflict") == 1
     assert not desk.faults.active()
@@ -77,10 +76,9 @@ async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
 )
 async def test_a_refusal_of_the_server(desk: Desk, code: int, *, superseded: bool) -> None:
     desk.cluster.fail(code, "update", "deployments/scale")
-    with pytest.raises(KubernetesError) as caught:
-        await write(desk, 5, version(desk))
-    assert caught.value.status == code
-    assert (is_superseded(caught.value), may_be_ours(caught.value)) == (superseded, False)
+    caught = await error_of(write(desk, 5, version(desk)))
+    assert caught.status == code
+    assert (is_superseded(caught), may_be_ours(caught)) == (superseded, False)
     assert desk.writes("scale", "failed") == 1
 
 
@@ -89,18 +87,27 @@ async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
     desk.cluster.lose_answers("update", "deployments/scale", 1)
     scales = ScaleWriter(desk.writer)
     await scales.get_scale(WEB)  # over the connection that will break
-    with pytest.raises(KubernetesError) as caught:
-        await write(desk, 5, version(desk))
-    assert is_superseded(caught.value)
-    assert may_be_ours(caught.value)
+    caught = await error_of(write(desk, 5, version(desk)))
+    assert is_superseded(caught)
+    assert may_be_ours(caught)
     assert (await scales.get_scale(WEB)).replicas == replicas(desk) == 5
 
 
 async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
     with pytest.raises(KubernetesError, match="response is not a Scale object"):
         await ScaleWriter(desk.writer).get_scale(WEB._replace(path="/version"))
+
+
+class Bare:
+    async def get(self, _path: str) -> ResponseBody:
+        return ResponseBody("application/json", b'{"metadata": {}}')
+
+
+async def test_a_scale_without_a_version(desk: Desk) -> None:
+    """A PUT could not be bound to what was read."""
+    desk.writer.client = Bare()  # type: ignore[assignment]  # all that is called
     with pytest.raises(KubernetesError, match="without a resource version"):
-        scale._decode(ResponseBody("application/json", b'{"metadata": {}}'), "get it")
+        await ScaleWriter(desk.writer).get_scale(WEB)
 
 
 # --- the fence ----------------------------------------------------------------------------------------------
@@ -122,8 +129,7 @@ async def test_a_refused_scale_is_in_the_log_with_the_words_of_the_server(
 ) -> None:
     desk.cluster.forbid("update", "deployments/scale")
     for _ in range(2):
-        with pytest.raises(KubernetesError):
-            await write(desk, 5, version(desk))
+        await error_of(write(desk, 5, version(desk)))
     (record,) = [each for each in caplog.records if each.message == "a write was refused"]
     shown = record.facts  # type: ignore[attr-defined]
     assert (shown["fault"], shown["subject"]) == ("scale-write", "default")
