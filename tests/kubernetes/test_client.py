@@ -299,11 +299,7 @@ def exceptions_of(*modules: Any) -> list[type[Exception]]:
     "kind",
     [
         pytest.param(kind, id=kind.__name__)
-        for kind in exceptions_of(
-            client_exceptions,
-            http_exceptions,
-            msgspec,
-        )
+        for kind in exceptions_of(client_exceptions, http_exceptions, msgspec)
         # websockets only
         if kind is not client_exceptions.WSMessageTypeError
     ],
@@ -408,11 +404,7 @@ async def test_pages_that_expire_are_read_as_one(cluster: Cluster, client: Kuber
     version = await client.list_objects(SOURCE, deliver, resource_version="")
     assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
     assert version == str(cluster.store.version)
-    assert [set(request.query) for request in cluster.requests] == [
-        {"limit"},
-        {"limit", "continue"},
-        set(),
-    ]
+    assert [set(request.query) for request in cluster.requests] == [{"limit"}, {"limit", "continue"}, set()]
 
 
 # -- watches -------------------------------------------------------------------------------------------------
@@ -532,10 +524,7 @@ async def test_client_certificates_of_a_kubeconfig(authority: Authority, tmp_pat
     async with Cluster(tls=authority.server_context(client_certificates=True)) as cluster:
         user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
         kubeconfig = write_kubeconfig(
-            tmp_path / "config",
-            user,
-            server=cluster.url,
-            **{"certificate-authority": str(authority.file)},
+            tmp_path / "config", user, server=cluster.url, **{"certificate-authority": str(authority.file)}
         )
         async with await connect_as(kubeconfig) as client:
             assert (await listed(client))[0] == []

@@ -157,10 +157,7 @@ def test_watch_in_any_pieces(size: int) -> None:
     body += b"\n" + line("DELETED", document(3)) + line("BOOKMARK", {"metadata": {"resourceVersion": "999"}})
     found = watch(body, size)
     assert found[:200] == [WatchEvent("ADDED", expected(number), str(number)) for number in range(200)]
-    assert found[200:] == [
-        WatchEvent("DELETED", expected(3), "3"),
-        WatchEvent("BOOKMARK", None, "999"),
-    ]
+    assert found[200:] == [WatchEvent("DELETED", expected(3), "3"), WatchEvent("BOOKMARK", None, "999")]
 
 
 def test_a_line_without_an_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -298,7 +298,6 @@ def count_open_files() -> int:
 
 
 def read(file: str | None) -> tuple[str, int]:
-    """Return text and mode."""
     path = Path(str(file))
     return path.read_text(), path.stat().st_mode & 0o777
 

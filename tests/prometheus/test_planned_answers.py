@@ -124,25 +124,15 @@ FUNCTIONS = (
     "max_over_time(({})[1m:15s])",
     "avg_over_time(({})[45s:15s] offset 15s)",
 )
-OPERATORS = (
-    "({}) + ({})",
-    "({}) / ({})",
-    "({}) == bool ({})",
-    "({}) > ({})",
-    "({}) - on (#) ({})",
-    "({}) * on (#, namespace) ({})",
-    "({}) * on (#) group_left () ({})",
-    "({}) * on (#) group_left (code) ({})",
-    "({}) + on (#, namespace) group_right () ({})",
-    "({}) <= bool on (#) ({})",
-    "({}) and ({})",
-    "({}) or ({})",
-    "({}) unless ({})",
-    "({}) and on (#) ({})",
-    "({}) or on (#) ({})",
-    "({}) or on (#, namespace) ({})",
-    "({}) unless on (#) ({})",
-    "({}) and on (#, namespace) ({})",
+OPERATORS = tuple(
+    f"({{}}) {operator} {matching} ({{}})"
+    for operators, matchings in (
+        (("+", "/", "== bool", ">"), ("", "on (#)", "on (#, namespace)", "on (#) group_left ()")),
+        (("*", "<= bool"), ("on (#) group_left (code)", "on (#, namespace) group_right ()")),
+        (("and", "or", "unless"), ("", "on (#)", "on (#, namespace)")),
+    )
+    for operator in operators
+    for matching in matchings
 )
 UNMERGEABLE = (
     "sum({})",

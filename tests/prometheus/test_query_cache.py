@@ -15,13 +15,7 @@ from adapter.errors import PrometheusError
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import QueryResult, Sample
 from adapter.prometheus import batching, query_cache
-from adapter.prometheus.answers import (
-    AnswerStore,
-    Freshness,
-    ObjectAnswer,
-    TextAnswer,
-    refresh_ahead,
-)
+from adapter.prometheus.answers import AnswerStore, Freshness, ObjectAnswer, TextAnswer, refresh_ahead
 from adapter.prometheus.batching import Batcher
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
@@ -813,11 +807,7 @@ async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
 async def test_closing_cancels_queries_in_flight_and_fails_pending_requests() -> None:
     story = Story()
     async with story.cache:
-        waiting = [
-            story.text("a"),
-            story.objects("a", "p"),
-            story.objects("a", "p", query=metric_query(TOP)),
-        ]
+        waiting = [story.text("a"), story.objects("a", "p"), story.objects("a", "p", query=metric_query(TOP))]
         await story.settle()
         waiting.append(story.objects("a", "q"))
         await story.settle()

@@ -73,12 +73,7 @@ class Script:
 
     @contextlib.asynccontextmanager
     async def watch_objects(
-        self,
-        source: ListWatch[Any],
-        *,
-        resource_version: str,
-        duration: float,
-        silence: float,
+        self, source: ListWatch[Any], *, resource_version: str, duration: float, silence: float
     ) -> AsyncIterator[Any]:
         self.asked.append(f"watch {resource_version}")
         self.durations.append(duration)

@@ -136,10 +136,7 @@ def pods() -> PodCache:
 
 def pod(phase: str = "Pending") -> JSON:
     labels = {"app": "web"}
-    return {
-        "metadata": {"name": "bad", "namespace": "default", "labels": labels},
-        "status": {"phase": phase},
-    }
+    return {"metadata": {"name": "bad", "namespace": "default", "labels": labels}, "status": {"phase": phase}}
 
 
 def test_a_pod_that_cannot_be_read_counts_as_one_without_a_value() -> None:

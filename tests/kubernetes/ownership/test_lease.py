@@ -9,12 +9,7 @@ from aiohttp import web
 
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.ownership import lease
-from adapter.kubernetes.ownership.lease import (
-    KubernetesLeases,
-    LeaseFence,
-    LeaseRecord,
-    read_clocks,
-)
+from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseFence, LeaseRecord, read_clocks
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.apiclient import answering, connected, error_of
 from tests.support.clock import FakeClock

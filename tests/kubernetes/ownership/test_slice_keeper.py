@@ -82,16 +82,6 @@ def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> N
     assert world.begun == begun + 32
 
 
-def test_a_missing_slice_may_be_that_of_an_owner_whose_lease_is_missing_too(world: World) -> None:
-    """With both deleted, other slices still tell that there was one, which may be writing yet."""
-    (first,) = settle(world)
-    second = world.join()
-    world.delete(FIVE)
-    world.delete(first.lease)
-    first.kill()
-    assert 10 < world.run_until(lambda: len(second.owned) == slices.COUNT) < 32
-
-
 def test_one_that_joins_gets_nothing_before_it_is_prepared(world: World) -> None:
     first = world.join(prepare=never)  # alone it does not wait
     world.run_until(world.is_fair)
@@ -417,13 +407,6 @@ def test_slices_that_others_took_from_one_that_slept_are_not_logged_as_such(
     world.run(80)
     assert world.is_fair()
     assert CHANGED not in caplog.messages
-
-
-def test_a_dead_member_whose_lease_was_deleted_is_followed(world: World) -> None:
-    first, _ = settle(world, 2)
-    first.kill()
-    world.delete(first.lease)
-    assert 14 < world.run_until(world.is_fair, 40) < 18
 
 
 def test_labels_that_were_removed_come_back(world: World) -> None:

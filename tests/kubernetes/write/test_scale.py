@@ -30,7 +30,6 @@ def replicas(desk: Desk) -> int:
 
 
 async def write(desk: Desk, replicas: int, resource_version: str) -> str:
-    """Write a count in its slot."""
     scales = ScaleWriter(desk.writer)
     await scales.acquire(WEB)
     return await scales.put_scale(WEB._replace(resource_version=resource_version), replicas)
