@@ -6,8 +6,10 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -62,13 +64,22 @@ async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
     )
 
 
-async def test_a_query_by_post(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
+async def test_a_query_by_post(scripted: Scripted, open_client: Open) -> None:
     client = await open_client(f"{scripted.url}/prom?kept=1", verb="POST", query_params=(("tenant", "t"),))
     await client.query("a+b", WALL)
     (seen,) = scripted.seen
     assert (seen.method, seen.target) == ("POST", "/prom/api/v1/query?kept=1&tenant=t")
     assert seen.body == "query=a%2Bb&time=1700000000&timeout=5"
     assert seen.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
+async def test_a_query_too_long_for_get_is_posted(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    query = f'up{{pod=~"{"|".join(f"pod-{number}" for number in range(2000))}"}}'
+    await (await open_client(scripted.url)).query(query, WALL)
+    (seen,) = scripted.seen
+    assert (seen.method, seen.form["query"]) == ("POST", query)
     assert "fastpath_prometheus_query_posts_total 1.0" in monitoring.exposition()
 
 
@@ -309,17 +320,11 @@ async def test_no_more_connections_than_allowed(
 async def test_waiting_for_a_connection_is_bounded(
     scripted: Scripted, open_client: Open, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = asyncio.Event()
-    scripted.respond = hang(begun)
-    bound_connections(monkeypatch, 1)
+    bound_connections(monkeypatch, 0)
     client = await open_client(scripted.url, timeout=0.05)
-    asking = asyncio.create_task(client.query("up", WALL))
-    await begun.wait()
     assert await refused(client.query("up", WALL)) == ("timeout", "no connection became free in 0.05 s")
     assert "fastpath_prometheus_queries_waiting 0.0" in monitoring.exposition()
-    assert len(scripted.seen) == 1
-    asking.cancel()
-    await asyncio.wait([asking])
+    assert scripted.seen == []
 
 
 async def test_prometheus_gets_the_time_left(
@@ -474,6 +479,30 @@ async def test_closed_during_a_query(scripted: Scripted, open_client: Open) -> N
     await client.close()
     assert (await refused(asking))[0] == "unreachable"
     assert await refused(client.query("up", WALL)) == ("unreachable", "the client is closed")
+
+
+URL_WITH_SECRET = URL("http://p/?query=secret")
+ASKED = aiohttp.RequestInfo(URL_WITH_SECRET, "GET", None, URL_WITH_SECRET)  # type: ignore[arg-type]  # no headers
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (TimeoutError(), "timeout"),
+        (aiohttp.ClientHttpProxyError(ASKED, (), status=407), "unreachable"),
+        (aiohttp.InvalidURL(URL_WITH_SECRET), "status"),
+        (aiohttp.ClientResponseError(ASKED, (), message="m"), "status"),
+        (aiohttp.ServerDisconnectedError(), "unreachable"),
+        (aiohttp.ClientPayloadError("text"), "unreachable"),
+        (OSError(), "unreachable"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_the_library_raises_is_mapped(error: Exception, kind: str) -> None:
+    mapped = prometheus.map_error(error)
+    assert mapped.kind == kind
+    assert str(mapped)
+    assert "secret" not in str(mapped)
 
 
 async def test_a_failure_names_the_url_without_secrets(open_client: Open) -> None:

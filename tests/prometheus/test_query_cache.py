@@ -496,10 +496,12 @@ async def test_pending_requests_are_sent_separately_too_when_merging_ends(story:
     await story.answer(0, REFUSED)
     for number in (1, 2):
         story.prometheus.answer(number)
-    assert (await story.settle())[3:] == [
-        'sum(x{ns="a",pod="r"}) by (pod)',
-        'sum(x{ns="a",pod="s"}) by (pod)',
-    ]
+    alone = ['sum(x{ns="a",pod="r"}) by (pod)', 'sum(x{ns="a",pod="s"}) by (pod)']
+    assert (await story.settle())[3:] == alone
+    for number in (3, 4):
+        await story.answer(number)
+    await story.objects("a", "r")
+    assert len(story.prometheus.asked) == 5
 
 
 async def test_an_unreachable_server_is_not_queried_for_each_request(story: Story) -> None:

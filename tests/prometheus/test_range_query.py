@@ -72,6 +72,7 @@ async def test_a_range_that_is_too_much_and_short_is_an_error(scripted: Scripted
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
+        (401, "no", "status", "HTTP status 401"),
         (404, "no", "status", "this is not the API of Prometheus"),
         (302, "", "status", "HTTP status 302"),
         (200, "<html>", "decode", "not JSON"),

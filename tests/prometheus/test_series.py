@@ -96,6 +96,17 @@ async def test_what_is_sent(scripted: Scripted) -> None:
     assert "end" not in parse_qs(urlsplit(seen.target).query)
 
 
+async def test_a_selector_too_long_for_get_is_posted(scripted: Scripted) -> None:
+    scripted.answer(200, series(UP))
+    selector = "up{pod=~'" + "x" * 9000 + "'}"
+    (line,) = await run_worker(PrometheusEndpoint(scripted.url, query="kept=1"), selector)
+    assert line.done
+    (seen,) = scripted.seen
+    assert (seen.method, seen.target) == ("POST", "/api/v1/series?kept=1")
+    assert seen.form == {"match[]": selector, "start": "1700000000.5"}
+    assert seen.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
 async def test_an_answer_is_names_and_label_names(scripted: Scripted) -> None:
     body = series(UP, {"__name__": "up", "node": "n"}, {"__name__": "down"}, warnings=["partial"])
     scripted.answer(200, body)
@@ -120,6 +131,7 @@ NOT_READ = "not an answer of Prometheus: "
     ("status", "body", "kind", "text"),
     [
         (400, refusal("bad_data", "parse error"), "query", "bad_data: parse error"),
+        (200, refusal("execution", "too many"), "query", "execution: too many"),
         (500, refusal("bad_data", "not read"), "status", "HTTP status 500"),
         (404, "404 page not found", "status", f"HTTP status 404: {endpoint.NO_API}"),
         (400, "Client sent an HTTP request to an HTTPS server.\n", "status", endpoint.ONLY_TLS),
@@ -204,11 +216,22 @@ async def test_tls_files(start_scripted: Start, authority: Authority, other_auth
 
     assert (await ask(ca_file=str(authority.file), **shown)).done
     assert (await ask(ca_file=str(authority.file))).kind == "unreachable"
+    assert (await ask(ca_file="/nowhere/ca.crt")).kind == "unreachable"
     for files in ({}, {"ca_file": str(other_authority.file)}):
         refusal = await ask(**files, **shown)
         assert refusal.kind == "unreachable"
         assert refusal.text.startswith("certificate not accepted: ")
         assert "0x" not in refusal.text
+
+
+async def test_another_name_in_the_servers_certificate(start_scripted: Start, authority: Authority) -> None:
+    server = await start_scripted(authority.server_context(authority.issue("prometheus.example")))
+    server.answer(200, series(UP))
+    (line,) = await run_worker(server.url, "x", tls=TLSFiles(str(authority.file)))
+    assert line.kind == "unreachable"
+    named = TLSFiles(str(authority.file), server_name="prometheus.example")
+    (line,) = await run_worker(server.url, "x", tls=named)
+    assert line.done
 
 
 async def test_the_environment_says_nothing(
