@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices
 from adapter.kubernetes.apiservices import RegistrationWatch, ResourceAttributes
-from adapter.kubernetes.client import KubernetesClient, ResponseBody
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.metrics import Monitoring
 from fastpath_sandbox.apiserver.server import Cluster
@@ -136,19 +136,12 @@ async def test_a_group_without_any_leads_nowhere(cluster: Cluster, client: Kuber
 
 
 async def test_without_a_right_there_is_no_metric(
-    cluster: Cluster,
-    client: KubernetesClient,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, client: KubernetesClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     register(cluster, V1)
     watch, monitoring = watch_of(client)
     await watch.update()
-
-    async def refuse(path: str) -> ResponseBody:
-        raise KubernetesError(403, "Forbidden", "may not get apiservices")
-
-    monkeypatch.setattr(client, "get", refuse)
+    cluster.forbid("*", "apiservices")
     with caplog.at_level(logging.INFO, "adapter.kubernetes.apiservices"):
         await watch.update()
         await watch.update()
