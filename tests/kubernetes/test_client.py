@@ -286,6 +286,14 @@ async def test_a_closed_client_says_so() -> None:
         await client.get("/api")
 
 
+async def test_closing_ends_what_is_in_flight() -> None:
+    async with speaking(hang=True) as host, connected(host, seconds=5) as client:
+        call = asyncio.create_task(client.get("/api"), name="call")
+        await asyncio.sleep(0.05)
+        await client.close()
+        await error_of(call)
+
+
 def exceptions_of(*modules: Any) -> list[type[Exception]]:
     return [
         member

@@ -164,6 +164,11 @@ async def test_files_are_relative_to_the_kubeconfig(tmp_path: Path, load: Load) 
     assert (configuration.cert_file, configuration.key_file) == (str(tmp_path / "own.crt"), "/own.key")
 
 
+async def test_a_file_that_is_not_there(tmp_path: Path, load: Load) -> None:
+    with pytest.raises(errors.InputError, match="there is no such file"):
+        await load(tmp_path / "absent")
+
+
 async def test_neither_file_nor_cluster(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(errors.InputError) as raised:

@@ -249,8 +249,15 @@ async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, 
     assert (await source.refresh()).lookup("pods") is not None
 
 
-async def test_callers_of_one_moment_share_a_failure(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_callers_of_one_moment_share_a_reading_and_a_failure(
+    clock: FakeClock, faults: ProblemLog
+) -> None:
     server = aggregated()
+    source = CatalogueSource(server, clock, faults)
+    whole = await asyncio.gather(*(source.refresh(force=force) for force in (False, True, False, True)))
+    assert len(set(map(id, whole))) == 1
+    assert server.asked == ["/api", "/apis"]
+    server.asked.clear()
     server.documents["/api"] = errors.KubernetesError(503, "ServiceUnavailable", "away")
     source = CatalogueSource(server, clock, faults)
     found = await asyncio.gather(*(source.refresh() for _ in range(3)), return_exceptions=True)

@@ -136,6 +136,13 @@ async def test_an_invalid_answer_allows_nothing(
     with pytest.raises(KubernetesError, match="the response to a SubjectAccessReview is not a review"):
         await asking_scripted.reviews.review_access(SPEC)
     assert asking_scripted.count("apiserver_delegated_authz_request_total", "<error>") == 1
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"status":{"authenticated":"true","user":{"username":"u"}}}'])
+async def test_an_invalid_answer_names_no_user(
+    scripted: Scripted, asking_scripted: ObservedReviews, body: bytes
+) -> None:
+    scripted.answer(201, body)
     with pytest.raises(KubernetesError, match="the response to a TokenReview is not a review"):
         await asking_scripted.reviews.review_token("t")
 

@@ -161,7 +161,18 @@ async def test_a_kind_that_appears_later(cache: Cache, cluster: Cluster) -> None
     assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
-# -- the watch and its ends ----------------------------------------------------------------------------------
+async def test_another_version_of_a_kind_starts_again(cluster: Cluster) -> None:
+    old = APIResource(
+        "example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
+    )
+    cluster.add_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
+    async with caching(cluster, old) as cache:
+        assert await cache.names("default", "", old) == []
+        cluster.remove_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
+        cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
+        cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
+        assert await cache.names("default", "", structs.replace(old, version="v1")) == ["w"]
+        assert cache.lister.count(old) == 1
 
 
 # -- refusals ------------------------------------------------------------------------------------------------
@@ -256,6 +267,11 @@ async def test_first_callers_share_the_first_list_and_may_leave(cache: Cache, cl
 
 
 # -- who owns what -------------------------------------------------------------------------------------------
+
+
+async def test_a_lister_that_does_not_run_knows_nothing() -> None:
+    with pytest.raises(errors.NotSyncedError, match="not running"):
+        await ObjectLister(unconnected()).names(PODS, None, EVERYTHING)
 
 
 # -- the cache of pods in the place of a reflector -----------------------------------------------------------

@@ -251,7 +251,7 @@ def test_alike_pods_share_what_is_alike(watch: PodCache) -> None:
 
 def test_pods_and_selectors_that_are_gone_leave_nothing(watch: PodCache) -> None:
     selectors = [parse_selector(text) for text in ("app=web", "app!=web", "app")]
-    watch.follow("default", WEB, "default/web", ignored)
+    kept = watch.follow("default", WEB, "default/web", ignored)
 
     def come_and_go(number: int) -> None:
         name, spec = f"web-{number}", {"containers": [{"name": f"container-{number}"}]}
@@ -261,6 +261,7 @@ def test_pods_and_selectors_that_are_gone_leave_nothing(watch: PodCache) -> None
             assert followed[0].selected_by
             for following in followed:
                 following.close()
+            assert kept.selected_by == (("default/web",) if namespace == "default" else ())
             watch.remove(namespace, name)
 
     come_and_go(0)

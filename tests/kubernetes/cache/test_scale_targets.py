@@ -385,8 +385,11 @@ async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watche
 async def test_a_kind_that_is_not_served_at_first(cluster: Cluster, watched: Watched) -> None:
     told: list[int] = []
     watched.follow(WIDGET, lambda: told.append(1))
+    gadget = CrossVersionObjectReference("Gadget", "g", "example.com/v1")
+    assert await watched.until_refused(gadget) == 'no matches for kind "Gadget" in group "example.com"'
     assert await watched.until_refused(WIDGET) == 'no matches for kind "Widget" in group "example.com"'
     assert told
+    watched.follow(gadget).close()
     put_widgets(cluster)
     cluster.create(widget({"replicas": 2}))
     assert watched.find(WIDGET).__class__ is Unfound
@@ -499,6 +502,16 @@ async def test_a_scale_is_read_once_for_all_its_subscriptions(cluster: Cluster, 
     for other in others:
         other.close()
     await until(lambda: readers() == 0)
+
+
+async def test_rights_that_come_later(cluster: Cluster, watched: Watched) -> None:
+    cluster.forbid("*", "deployments")
+    cluster.create(deployment("web", replicas=2))
+    await watched.until_found()
+    cluster.allow("*", "deployments")
+    await until(lambda: watched.web().manager == "sandbox")
+    assert cluster.open_watches
+    await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
 
 
 async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: Watched) -> None:

@@ -102,8 +102,9 @@ async def test_events_wait_for_all_slices_together_and_the_largest_namespace_los
     for number in range(events.QUEUED):
         slices.record("a", number)
     slices.record("b", 0)
+    slices.record("a", 0)
     assert slices.waiting(WriteKind.EVENT) == events.QUEUED
-    assert slices.dropped("queue") == 1
+    assert slices.dropped("queue") == 2
     slices.writer.ends.set()
     async with running(slices.events["b"].run()):
         await asyncio.sleep(1)

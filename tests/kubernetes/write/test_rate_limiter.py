@@ -68,12 +68,17 @@ async def test_floor_before_scale_before_status_before_event() -> None:
     assert [kind for kind, _ in came] == ["floor", "scale", "scale", "status", "status", "event", "event"]
 
 
-@pytest.mark.parametrize("moment", [0.05, 1.0], ids=["while it waits", "as it is granted"])
-async def test_the_slot_of_a_cancelled_write_goes_to_the_next(moment: float) -> None:
+@pytest.mark.parametrize(
+    ("moment", "turns"),
+    [(0.05, 0), (1.0, 0), (1.0, 1)],
+    ids=["while it waits", "just before it is granted", "as it is granted"],
+)
+async def test_the_slot_of_a_cancelled_write_goes_to_the_next(moment: float, turns: int) -> None:
     budget, _ = build(1.0)
     await spend(budget, 1)
     asked = Asked(budget, WriteKind.SCALE, WriteKind.STATUS)
-    await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
     asyncio.get_running_loop().call_later(moment, asked.tasks[0].cancel)
     await asyncio.wait(asked.tasks)
     assert asked.came == [("status", 1.0)]

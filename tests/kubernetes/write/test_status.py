@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -72,17 +72,21 @@ class Queue:
     def __init__(self, failures: int = 0) -> None:
         self.paths: list[str] = []
         self.failures = failures
+        self.given_back = 0
+        self.granted: Callable[[], object] = lambda: None
         clock, monitoring = LoopClock(), Monitoring()
         problems, shared = ProblemLog(monitoring, clock), StatusWriters(monitoring)
         self.writer = StatusWriter(self, clock, problems, shared)  # type: ignore[arg-type]  # all it calls
 
     async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
+        self.granted()
 
     def give_back(self) -> None:
-        pass
+        self.given_back += 1
 
     async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
+        await asyncio.sleep(0.05)
         if self.failures:
             self.failures -= 1
             raise KubernetesError(500, "InternalError", "made up")
@@ -180,6 +184,39 @@ async def test_urgent_ones_pass_a_backlog_and_what_was_forgotten_stops_no_other(
         await asyncio.sleep(2)
     assert queue.paths[0] == "urgent"
     assert sorted(queue.paths[1:]) == sorted(names)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("turns", [0, 1], ids=["before it is taken", "before it is written"])
+async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other(turns: int) -> None:
+    queue = Queue()
+
+    def forget() -> None:
+        queue.granted = lambda: None
+        gone = "default", "web"
+        if turns:
+            asyncio.get_running_loop().call_soon(queue.writer.forget, *gone)
+        else:
+            queue.writer.forget(*gone)
+
+    queue.granted = forget
+    async with running(queue.writer):
+        queue.submit(change(desired_replicas=3))
+        await asyncio.sleep(0.11)
+        queue.submit(change(desired_replicas=4), "api")
+        await asyncio.sleep(1)
+    assert (queue.paths, queue.given_back) == (["api"], 1)
+
+
+@pytest.mark.looptime
+async def test_a_status_that_changes_while_it_is_written_is_written_again() -> None:
+    queue = Queue()
+    async with running(queue.writer):
+        queue.submit(change(desired_replicas=3))
+        await asyncio.sleep(0.12)
+        queue.submit(change(desired_replicas=4))
+        await asyncio.sleep(1)
+    assert queue.paths == ["web", "web"]
 
 
 @pytest.mark.looptime
