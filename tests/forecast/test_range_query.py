@@ -46,13 +46,6 @@ async def test_what_is_sent_and_read(scripted: Scripted) -> None:
     assert seen.headers["x-scope"] == "a"
 
 
-async def test_a_long_query_is_posted(scripted: Scripted) -> None:
-    scripted.answer(200, matrix())
-    query = f"sum(up{{pod=~'{'x' * 9000}'}})"
-    assert await (await reader(scripted.url)).read(query, 100, 145, 15) == {}
-    assert (scripted.seen[0].method, scripted.seen[0].form["query"]) == ("POST", query)
-
-
 @pytest.mark.parametrize(("most", "asked"), [(1000, 1), (300, 7), (150, 15)])
 async def test_a_range_that_is_too_much_is_read_in_halves(most: int, asked: int, scripted: Scripted) -> None:
     async def respond(request: web.Request) -> web.StreamResponse:
@@ -82,12 +75,6 @@ async def test_a_range_that_is_too_much_and_short_is_an_error(scripted: Scripted
         (401, "no", "status", "HTTP status 401"),
         (404, "no", "status", "this is not the API of Prometheus"),
         (302, "", "status", "HTTP status 302"),
-        (
-            422,
-            '{"status":"error","errorType":"execution","error":"it would load too many samples"}',
-            "query",
-            "too many samples",
-        ),
         (200, "<html>", "decode", "not JSON"),
         (200, "{}", "decode", "no matrix"),
         (200, '{"status":"success","data":{"resultType":"vector","result":[]}}', "decode", "no matrix"),

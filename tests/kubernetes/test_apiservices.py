@@ -9,10 +9,11 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices
 from adapter.kubernetes.apiservices import RegistrationWatch, ResourceAttributes
-from adapter.kubernetes.client import KubernetesClient, ResponseBody
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.metrics import Monitoring
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import error_of
 
 NAME = "v1beta1.custom.metrics.k8s.io"
 SERVICE = {"service": {"namespace": "a", "name": "b"}}
@@ -71,11 +72,9 @@ async def test_a_server_that_fails_raises_and_is_no_verdict(
     cluster: Cluster, client: KubernetesClient
 ) -> None:
     await cluster.down(refuse=False)
-    with pytest.raises(KubernetesError) as raised:
-        await apiservices.fetch_registration(client, NAME)
-    assert raised.value.status == 503
-    with pytest.raises(KubernetesError):
-        await apiservices.is_allowed(client, ResourceAttributes("get", "", "pods"))
+    raised = await error_of(apiservices.fetch_registration(client, NAME))
+    assert raised.status == 503
+    await error_of(apiservices.is_allowed(client, ResourceAttributes("get", "", "pods")))
 
 
 # -- whether they lead here ---------------------------------------------------------------------------------
@@ -137,19 +136,12 @@ async def test_a_group_without_any_leads_nowhere(cluster: Cluster, client: Kuber
 
 
 async def test_without_a_right_there_is_no_metric(
-    cluster: Cluster,
-    client: KubernetesClient,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, client: KubernetesClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     register(cluster, V1)
     watch, monitoring = watch_of(client)
     await watch.update()
-
-    async def refuse(path: str) -> ResponseBody:
-        raise KubernetesError(403, "Forbidden", "may not get apiservices")
-
-    monkeypatch.setattr(client, "get", refuse)
+    cluster.forbid("*", "apiservices")
     with caplog.at_level(logging.INFO, "adapter.kubernetes.apiservices"):
         await watch.update()
         await watch.update()

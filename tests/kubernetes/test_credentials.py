@@ -4,7 +4,7 @@ import base64
 import datetime as dt
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,17 @@ import yaml
 
 from adapter import errors
 from adapter.kubernetes import credentials
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
+
+Load = Callable[[Path | None], Awaitable[ClientConfiguration]]
+
+
+@pytest.fixture
+def load(clock: FakeClock, faults: ProblemLog) -> Load:
+    return lambda path: credentials.load_configuration(path, clock, faults)
 
 
 def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Path:
@@ -29,14 +37,14 @@ def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Pat
     return path
 
 
-async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_kubeconfig(tmp_path: Path, load: Load) -> None:
     options = {
         "tls-server-name": "kubernetes",
         "proxy-url": "http://proxy:3128",
         "insecure-skip-tls-verify": True,
     }
     path = write_kubeconfig(tmp_path / "config", {"token": "secret"}, **options)
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await load(path)
     assert configuration.host == "http://127.0.0.1:1"
     assert configuration.tls_server_name == "kubernetes"
     assert configuration.proxy == "http://proxy:3128"
@@ -56,25 +64,21 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) 
         pytest.param({}, "", id="no credentials"),
     ],
 )
-async def test_authorization(
-    user: Mapping[str, str], expected: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
-    configuration = await credentials.load_configuration(
-        write_kubeconfig(tmp_path / "c", user), clock, faults
-    )
+async def test_authorization(user: Mapping[str, str], expected: str, tmp_path: Path, load: Load) -> None:
+    configuration = await load(write_kubeconfig(tmp_path / "c", user))
     assert await configuration.authorization() == expected
 
 
 @pytest.mark.parametrize("context", [{}, {"namespace": "ops"}])
 async def test_the_namespace_is_that_of_the_context(
-    context: dict[str, str], tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    context: dict[str, str], tmp_path: Path, load: Load
 ) -> None:
     path = write_kubeconfig(tmp_path / "c", {})
     document = yaml.safe_load(path.read_text())
     document["contexts"][0]["context"].pop("namespace", None)
     document["contexts"][0]["context"] |= context
     path.write_text(yaml.safe_dump(document))
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await load(path)
     assert configuration.namespace == context.get("namespace", "")
 
 
@@ -95,12 +99,12 @@ async def test_the_namespace_is_that_of_the_context(
     ],
 )
 async def test_files_that_are_no_kubeconfig(
-    text: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    text: str, tmp_path: Path, faults: ProblemLog, load: Load
 ) -> None:
     path = tmp_path / "config"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(errors.InputError) as raised:
-        await credentials.load_configuration(path, clock, faults)
+        await load(path)
     (fault,) = raised.value.faults
     assert (fault.path, fault.value) == ("--lister-kubeconfig", str(path))
 
@@ -140,22 +144,13 @@ def plugin_that_says(status: Mapping[str, Any], api_version: str = API) -> dict[
     ],
 )
 async def test_users_that_cannot_be_used(
-    user: Mapping[str, Any], reason: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    user: Mapping[str, Any], reason: str, tmp_path: Path, load: Load
 ) -> None:
     with pytest.raises(errors.InputError, match=f"expected a usable kubeconfig file .*{reason}"):
-        await credentials.load_configuration(write_kubeconfig(tmp_path / "c", user), clock, faults)
+        await load(write_kubeconfig(tmp_path / "c", user))
 
 
-async def test_an_unknown_user_is_refused(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
-    path = write_kubeconfig(tmp_path / "c", {})
-    path.write_text(path.read_text().replace('"name": "u"', '"name": "v"'))
-    with pytest.raises(errors.InputError, match="users: expected one with the name 'u', found 0"):
-        await credentials.load_configuration(path, clock, faults)
-
-
-async def test_files_are_relative_to_the_kubeconfig(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_files_are_relative_to_the_kubeconfig(tmp_path: Path, load: Load) -> None:
     (tmp_path / "token").write_text("from-file\n")
     path = write_kubeconfig(
         tmp_path / "c",
@@ -163,23 +158,21 @@ async def test_files_are_relative_to_the_kubeconfig(
         server="https://127.0.0.1:1",
         **{"certificate-authority": "../ca.crt"},
     )
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await load(path)
     assert await configuration.authorization() == "Bearer from-file", "a token file wins over a token"
     assert configuration.ca_file == str(tmp_path / "../ca.crt")
     assert (configuration.cert_file, configuration.key_file) == (str(tmp_path / "own.crt"), "/own.key")
 
 
-async def test_a_file_that_is_not_there(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_a_file_that_is_not_there(tmp_path: Path, load: Load) -> None:
     with pytest.raises(errors.InputError, match="there is no such file"):
-        await credentials.load_configuration(tmp_path / "absent", clock, faults)
+        await load(tmp_path / "absent")
 
 
-async def test_neither_file_nor_cluster(
-    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_neither_file_nor_cluster(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(errors.InputError) as raised:
-        await credentials.load_configuration(None, clock, faults)
+        await load(None)
     assert str(raised.value) == (
         "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the "
         "cluster "
@@ -187,11 +180,13 @@ async def test_neither_file_nor_cluster(
     )
 
 
-async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_a_token_file_is_read_again(
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog, load: Load
+) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
     path = write_kubeconfig(tmp_path / "c", {"tokenFile": str(token)})
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await load(path)
     token.write_text("second\n")
     assert await configuration.authorization() == "Bearer first"
     clock.advance(credentials.RENEWAL_SECONDS)
@@ -226,17 +221,15 @@ def write_plugin(folder: Path, expires: str) -> Path:
     return write_kubeconfig(folder / "c", user)
 
 
-async def test_nulls_of_an_exec_plugin_are_absent(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_nulls_of_an_exec_plugin_are_absent(tmp_path: Path, load: Load) -> None:
     nulls = {"expirationTimestamp": None, "clientCertificateData": None, "clientKeyData": None}
     path = write_kubeconfig(tmp_path / "c", plugin_that_says({"token": "abc", **nulls}))
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await load(path)
     assert await configuration.authorization() == "Bearer abc"
 
 
-async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
-    configuration = await credentials.load_configuration(write_plugin(tmp_path, ""), clock, faults)
+async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, load: Load) -> None:
+    configuration = await load(write_plugin(tmp_path, ""))
     assert await configuration.authorization() == "Bearer token-1"
     assert await configuration.authorization() == "Bearer token-1"
     clock.advance(credentials.RENEWAL_SECONDS)
@@ -244,11 +237,11 @@ async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, f
 
 
 async def test_an_exec_plugin_is_asked_again_before_its_token_expires(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    tmp_path: Path, clock: FakeClock, load: Load
 ) -> None:
     expiry = dt.datetime.fromtimestamp(clock.wall() + 600, dt.UTC).isoformat()
     path = write_plugin(tmp_path, f', "expirationTimestamp": "{expiry}"')
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await load(path)
     clock.advance(290)
     assert await configuration.authorization() == "Bearer token-1"
     clock.advance(credentials.RENEWAL_SECONDS)
@@ -261,6 +254,7 @@ async def test_service_account(
     monkeypatch: pytest.MonkeyPatch,
     clock: FakeClock,
     faults: ProblemLog,
+    load: Load,
 ) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
@@ -268,7 +262,7 @@ async def test_service_account(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path)
     (tmp_path / "ca.crt").write_bytes(authority.file.read_bytes())
-    configuration = await credentials.load_configuration(None, clock, faults)
+    configuration = await load(None)
     assert configuration.host == "https://[fd00::1]:443"
     assert configuration.ca_file == str(tmp_path / "ca.crt")
     assert await configuration.authorization() == "Bearer first"
@@ -280,9 +274,7 @@ async def test_service_account(
 
 
 @pytest.mark.parametrize("source", ["inline", "exec"])
-async def test_inline_certificates_leave_no_file_open(
-    source: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_inline_certificates_leave_no_file_open(source: str, tmp_path: Path, load: Load) -> None:
     opened = count_open_files()
     for number in range(20):
         certificate, key, authority = f"certificate {number}", f"key {number}", f"authority {number}"
@@ -291,24 +283,17 @@ async def test_inline_certificates_leave_no_file_open(
             "client-key-data": encode(key),
         }
         if source == "exec":
-            status = {"clientCertificateData": certificate, "clientKeyData": key}
-            answer = {
-                "apiVersion": "client.authentication.k8s.io/v1",
-                "kind": "ExecCredential",
-                "status": status,
-            }
-            plugin = {"apiVersion": answer["apiVersion"], "command": "echo", "args": [json.dumps(answer)]}
-            user = {"exec": plugin}
+            user = plugin_that_says({"clientCertificateData": certificate, "clientKeyData": key})
         path = write_kubeconfig(
             tmp_path / "config",
             user,
             server="https://127.0.0.1:1",
             **{"certificate-authority-data": encode(authority)},
         )
-        configuration = await credentials.load_configuration(path, clock, faults)
+        configuration = await load(path)
         files = (configuration.cert_file, configuration.key_file, configuration.ca_file)
         assert [read(file) for file in files] == [(certificate, 0o600), (key, 0o600), (authority, 0o600)]
-        again = await credentials.load_configuration(path, clock, faults)
+        again = await load(path)
         assert (again.cert_file, again.key_file, again.ca_file) == files
     assert count_open_files() < opened + 20
 
@@ -318,7 +303,6 @@ def count_open_files() -> int:
 
 
 def read(file: str | None) -> tuple[str, int]:
-    """Return text and mode."""
     path = Path(str(file))
     return path.read_text(), path.stat().st_mode & 0o777
 

@@ -40,10 +40,7 @@ REFUSALS: Answers = {
     "an error without end": (REFUSED + b'{"message":"', b"x"),
     "lines of an error": (REFUSED, b"\n"),
 }
-BODIES: Answers = {
-    "a text without end": (OK + b'{"a":"', b"x"),
-    "brackets without end": (OK, b"["),
-}
+BODIES: Answers = {"a text without end": (OK + b'{"a":"', b"x"), "brackets without end": (OK, b"[")}
 LISTS: Answers = {
     "an object without end": (LIST + OBJECT, b"x"),
     "large objects before it": (LIST + (LARGE.encode() + b",") * 4 + OBJECT, b"x"),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,24 @@ class Reading:
         await waiting.until(lambda: self.delivered and self.delivered[-1] == entries)
 
 
-@contextlib.asynccontextmanager
-async def reading(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> AsyncIterator[Reading]:
+Open = Callable[[], contextlib.AbstractAsyncContextManager[Reading]]
+
+
+@pytest.fixture
+def reading(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> Open:
     async def pause(seconds: float) -> None:
         clock.advance(seconds)
         await asyncio.sleep(0.005)
 
-    async with connected(cluster.url, pause) as client:
-        context = ReflectorContext(client, clock, Monitoring(), faults, lambda: 0.0, pause)
-        found = Reading(context)
-        async with running(found.source.run()):
-            yield found
+    @contextlib.asynccontextmanager
+    async def read() -> AsyncIterator[Reading]:
+        async with connected(cluster.url, pause) as client:
+            context = ReflectorContext(client, clock, Monitoring(), faults, lambda: 0.0, pause)
+            found = Reading(context)
+            async with running(found.source.run()):
+                yield found
+
+    return read
 
 
 def publish(cluster: Cluster, **entries: str) -> None:
@@ -68,11 +75,11 @@ def other(cluster: Cluster, name: str) -> None:
 
 
 async def test_the_config_map_and_its_changes_are_delivered(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+    cluster: Cluster, faults: ProblemLog, reading: Open
 ) -> None:
     other(cluster, "another")
     publish(cluster, a="1")
-    async with reading(cluster, faults, clock) as found:
+    async with reading() as found:
         await found.delivers({"a": "1"})
         await waiting.until(lambda: cluster.open_watches)
         publish(cluster, a="2", b="3")
@@ -86,9 +93,9 @@ async def test_the_config_map_and_its_changes_are_delivered(
     assert faults.active() == {}
 
 
-async def test_only_this_one_is_asked_for(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> None:
+async def test_only_this_one_is_asked_for(cluster: Cluster, reading: Open) -> None:
     publish(cluster, a="1")
-    async with reading(cluster, faults, clock) as found:
+    async with reading() as found:
         await found.delivers({"a": "1"})
         await waiting.until(lambda: cluster.open_watches)
     assert [request.verb for request in cluster.requests] == ["list", "watch"]
@@ -96,10 +103,8 @@ async def test_only_this_one_is_asked_for(cluster: Cluster, faults: ProblemLog, 
     assert {request.query["fieldSelector"] for request in cluster.requests} == {f"metadata.name={NAME}"}
 
 
-async def test_an_absent_config_map_is_delivered_as_none(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
-    async with reading(cluster, faults, clock) as found:
+async def test_an_absent_config_map_is_delivered_as_none(cluster: Cluster, reading: Open) -> None:
+    async with reading() as found:
         await found.delivers(None)
         await waiting.until(lambda: cluster.open_watches)
         publish(cluster, a="1")
@@ -110,11 +115,11 @@ async def test_an_absent_config_map_is_delivered_as_none(
 
 
 async def test_missing_rights_name_the_role_binding(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+    cluster: Cluster, faults: ProblemLog, reading: Open
 ) -> None:
     publish(cluster, a="1")
     cluster.forbid("list", "configmaps")
-    async with reading(cluster, faults, clock) as found:
+    async with reading() as found:
         await waiting.until(lambda: found.source.error)
         assert found.delivered == []
         assert "403" in found.source.error
@@ -126,50 +131,9 @@ async def test_missing_rights_name_the_role_binding(
     assert faults.active() == {}
 
 
-async def test_an_api_server_that_goes_and_comes_back(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
-    publish(cluster, a="1")
-    async with reading(cluster, faults, clock) as found:
-        await found.delivers({"a": "1"})
-        await waiting.until(lambda: cluster.open_watches)
-        await cluster.down()
-        await waiting.until(lambda: found.source.error)
-        publish(cluster, a="2")
-        assert found.delivered[-1] == {"a": "1"}
-        await cluster.up()
-        await found.delivers({"a": "2"})
-
-
-async def test_without_the_right_to_watch_it_is_listed_now_and_then(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
-    publish(cluster, a="1")
-    cluster.forbid("watch", "configmaps")
-    async with reading(cluster, faults, clock) as found:
-        await found.delivers({"a": "1"})
-        publish(cluster, a="2")
-        await found.delivers({"a": "2"})
-        assert found.source.error == ""
-
-
-async def test_what_cannot_be_read_changes_nothing(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
-    publish(cluster, a="1")
-    async with reading(cluster, faults, clock) as found:
-        await found.delivers({"a": "1"})
-        await waiting.until(lambda: cluster.open_watches)
-        cluster.update(cluster.get("ConfigMap", NAME, "kube-system") | {"data": {"a": 5}})
-        await waiting.until(faults.active)
-        assert found.delivered[-1] == {"a": "1"}
-
-
-async def test_what_cannot_be_read_is_not_absent(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
+async def test_what_cannot_be_read_is_not_absent(cluster: Cluster, reading: Open) -> None:
     cluster.create(config_map_object({}) | {"data": {"a": 5}})
-    async with reading(cluster, faults, clock) as found:
+    async with reading() as found:
         await waiting.until(lambda: cluster.open_watches)
         assert not found.delivered
         assert found.source.error.startswith("the ConfigMap cannot be read: ValidationError: ")
@@ -179,19 +143,8 @@ async def test_what_cannot_be_read_is_not_absent(
     assert found.delivered == [{"a": "1"}]
 
 
-async def test_what_could_never_be_read_is_absent_when_it_is_deleted(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
-    cluster.create(config_map_object({}) | {"data": {"a": 5}})
-    async with reading(cluster, faults, clock) as found:
-        await waiting.until(lambda: cluster.open_watches)
-        cluster.delete("ConfigMap", NAME, "kube-system")
-        await found.delivers(None)
-        assert found.source.error == ""
-
-
 async def test_what_could_not_be_delivered_is_delivered_again(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+    cluster: Cluster, faults: ProblemLog, reading: Open
 ) -> None:
     publish(cluster, a="1")
     cluster.forbid("watch", "configmaps")
@@ -200,7 +153,7 @@ async def test_what_could_not_be_delivered_is_delivered_again(
     def lists() -> int:
         return sum(request.verb == "list" for request in cluster.requests)
 
-    async with reading(cluster, faults, clock) as found:
+    async with reading() as found:
         await found.delivers({"a": "1"})
         found.broken = True
         publish(cluster, a="2")
@@ -216,22 +169,6 @@ async def test_what_could_not_be_delivered_is_delivered_again(
     assert found.delivered == [{"a": "1"}, {"a": "2"}]
 
 
-async def test_an_absence_that_could_not_be_delivered_is_delivered_again(
-    cluster: Cluster, faults: ProblemLog, clock: FakeClock
-) -> None:
-    publish(cluster, a="1")
-    cluster.forbid("watch", "configmaps")
-    async with reading(cluster, faults, clock) as found:
-        await found.delivers({"a": "1"})
-        found.broken = True
-        cluster.delete("ConfigMap", NAME, "kube-system")
-        count = len(cluster.requests)
-        await waiting.until(lambda: len(cluster.requests) > count + 2)
-        found.broken = False
-        await found.delivers(None)
-    assert found.delivered == [{"a": "1"}, None]
-
-
 # -- files ---------------------------------------------------------------------------------------------------
 
 
@@ -245,17 +182,6 @@ class Taker:
         if text == "bad":
             raise ValueError("it is bad")
         self.taken.append(text)
-
-
-def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults: ProblemLog) -> None:
-    path, taker = tmp_path / "ca.crt", Taker()
-    path.write_text("one")
-    source = FileTrustSource(str(path), "--client-ca-file", taker, faults)
-    source.poll()
-    path.write_text("two, longer")
-    source.poll()
-    source.poll()
-    assert taker.taken == ["one", "two, longer"]
 
 
 def test_a_link_that_is_swapped(tmp_path: Path, faults: ProblemLog) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from adapter.errors import InputError
 from adapter.prometheus import connection
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
+from tests.kubernetes.test_credentials import write_kubeconfig
 from tests.support.clock import FakeClock
 from tests.support.scripted import connection_options
 from tests.support.tls import Authority
@@ -227,20 +227,6 @@ async def test_in_cluster_credentials(
     assert (await origin.request_headers())["Authorization"] == "Bearer own", "a token file wins"
 
 
-def write_kubeconfig(path: Path, user: dict[str, object], cluster: dict[str, object]) -> str:
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-                "clusters": [{"name": "k", "cluster": {"server": "https://api:6443", **cluster}}],
-                "users": [{"name": "u", "user": user}],
-            }
-        )
-    )
-    return str(path)
-
-
 async def test_kubeconfig_credentials(tmp_path: Path, authority: Authority, open_origin: OpenOrigin) -> None:
     pair = authority.issue()
     file = write_kubeconfig(
@@ -250,9 +236,10 @@ async def test_kubeconfig_credentials(tmp_path: Path, authority: Authority, open
             "client-certificate": str(pair.certificate),
             "client-key": str(pair.key),
         },
-        {"certificate-authority": str(authority.file), "tls-server-name": "prometheus.example"},
+        server="https://api:6443",
+        **{"certificate-authority": str(authority.file), "tls-server-name": "prometheus.example"},
     )
-    origin = await open_origin("https://p", auth_config=file)
+    origin = await open_origin("https://p", auth_config=str(file))
     assert origin.tls == TLSFiles(
         str(authority.file),
         str(pair.certificate),
@@ -268,9 +255,10 @@ async def test_what_else_a_kubeconfig_says_of_the_connection(tmp_path: Path, ope
     file = write_kubeconfig(
         tmp_path / "config",
         {"username": "me", "password": "secret"},
-        {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:1"},
+        server="https://api:6443",
+        **{"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:1"},
     )
-    origin = await open_origin("https://p", auth_config=file)
+    origin = await open_origin("https://p", auth_config=str(file))
     assert origin.proxy == "http://proxy:1"
     assert (await origin.request_headers())["Authorization"] == basic("me:secret")
     assert connection.build_context(origin.tls).verify_mode == ssl.CERT_NONE

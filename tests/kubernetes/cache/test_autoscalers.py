@@ -1,17 +1,13 @@
 """The autoscalers of a cluster: ours, invalid ones among them, and other scalers of the same targets."""
 
 import contextlib
-import gc
 from collections.abc import AsyncIterator, Callable
 from time import thread_time
 from typing import Any
 
-import msgspec
 import pytest
 
-from adapter.kubernetes.cache import autoscalers
 from adapter.kubernetes.cache.autoscalers import AutoscalerCache, ScaleConflicts, TargetKey
-from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
@@ -116,22 +112,6 @@ async def test_one_that_cannot_be_read_is_there_with_its_faults(cluster: Cluster
         ]
         cluster.patch("fpa", "wrong", {"spec": {"maxReplicas": 3}})
         await until(lambda: (fixed := found.find("default", "wrong")) and fixed.autoscaler)
-
-
-def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
-    form = ObjectCodec(msgspec.Raw, autoscalers._keep_autoscaler)
-    metric = {"metric": {"name": "http_requests"}, "target": {"type": "AverageValue", "averageValue": "500m"}}
-    texts = [
-        msgspec.json.encode(document(f"web-{number}", metrics=[{"type": "Pods", "pods": metric}]))
-        for number in range(300)
-    ]
-    kept = [form.decode(texts[0])]
-    gc.collect()
-    before = len(gc.get_objects())
-    kept += [form.decode(text) for text in texts]
-    gc.collect()
-    assert len(gc.get_objects()) - before < 20
-    assert all(each.autoscaler for each in kept)
 
 
 # -- others -------------------------------------------------------------------------------------------------

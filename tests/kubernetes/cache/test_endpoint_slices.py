@@ -18,11 +18,7 @@ def endpoint_slice(name: str, service: str, *endpoints: Any, namespace: str = "i
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {"kubernetes.io/service-name": service},
-        },
+        "metadata": {"name": name, "namespace": namespace, "labels": {"kubernetes.io/service-name": service}},
         "addressType": "IPv4",
         "ports": [{"name": "metrics", "port": 9090, "protocol": "TCP"}],
         "endpoints": list(endpoints),

@@ -1,7 +1,5 @@
 """A store that is filled from lists and events: what is removed, and what one bad object does to others."""
 
-import pytest
-
 from adapter import errors
 from adapter.kubernetes.cache.filling import StoreFiller
 from adapter.kubernetes.cache.reflector_reports import ReflectorReports
@@ -11,7 +9,7 @@ from adapter.kubernetes.codec import PartialMetadata, Unreadable, WatchEvent
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.apiclient import unconnected
+from tests.support.apiclient import error_of, unconnected
 from tests.support.clock import FakeClock
 
 
@@ -48,8 +46,7 @@ class Filled:
 async def test_a_list_that_breaks_off_removes_nothing() -> None:
     filled = Filled()
     filled.store.put(PartialMetadata("a", "other"))
-    with pytest.raises(errors.KubernetesError):
-        await filled.list_in("", "b", error=errors.KubernetesError(0, "reset", "cannot"))
+    await error_of(filled.list_in("", "b", error=errors.KubernetesError(0, "reset", "cannot")))
     assert filled.names() == ["a", "b"]
 
 

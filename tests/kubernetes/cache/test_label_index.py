@@ -3,19 +3,13 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from adapter.kubernetes.cache import label_index
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.model.label_selectors import (
-    EVERYTHING,
-    LabelSelector,
-    Operator,
-    Requirement,
-    parse_selector,
-)
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement, parse_selector
 from adapter.telemetry.metrics import Monitoring
 
 NAMESPACES = ["a", "a-b", "ab", ""]
@@ -55,14 +49,23 @@ def scan(
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Any sequence of events, with questions between them."""
+    """Any sequence of events, with questions between them, also where two names are many."""
 
     questions = Bundle("questions")
 
     def __init__(self) -> None:
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
         self.store = LabelIndex()
         self.objects: dict[tuple[str, str], Mapping[str, str]] = {}
+
+    @initialize(few=st.sampled_from([1, label_index.FEW]), step=st.sampled_from([1, label_index.STEP]))
+    def begin(self, few: int, step: int) -> None:
+        self.patch.setattr(label_index, "FEW", few)
+        self.patch.setattr(label_index, "STEP", step)
+
+    def teardown(self) -> None:
+        self.patch.undo()
 
     @rule(namespace=st.sampled_from(NAMESPACES), name=st.sampled_from(NAMES), labels=LABELS)
     def put(self, namespace: str, name: str, labels: dict[str, str]) -> None:
@@ -100,39 +103,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert listed == set(self.objects)
 
 
-StoreMachine.TestCase.settings = settings(stateful_step_count=20)
+StoreMachine.TestCase.settings = settings(stateful_step_count=20, max_examples=75)
 TestStore = pytest.mark.timeout(30)(StoreMachine.TestCase)  # thousands of steps, each of them quick
-
-
-class ManyMachine(StoreMachine):
-    """The same where two names, or label sets with one value of a label, are many."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(label_index, "FEW", 1)
-
-    def teardown(self) -> None:
-        self.patch.undo()
-
-
-ManyMachine.TestCase.settings = settings(stateful_step_count=20)
-TestMany = pytest.mark.timeout(30)(ManyMachine.TestCase)
-
-
-@pytest.mark.timeout(30)
-@given(st.dictionaries(st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES)), LABELS), SELECTORS)
-def test_many_matches_are_walked_in_order(
-    objects: dict[tuple[str, str], dict[str, str]], selector: LabelSelector
-) -> None:
-    """The path for large answers, taken here for small ones."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(label_index, "STEP", 1)
-        store = LabelIndex()
-        for (namespace, name), labels in objects.items():
-            store.put(namespace, name, labels)
-        for asked in (None, *NAMESPACES):
-            assert store.names(asked, selector) == scan(objects, asked, selector)
 
 
 def test_unchanged_answers_are_not_computed_again() -> None:
@@ -163,14 +135,17 @@ def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.known("a", EVERYTHING) is None
     for text in ("app=0", "app", "app=1", "!app"):
         assert store.names("a", parse_selector(text)) == store.names("a", parse_selector(text))
-    assert 0 < store._answers.currsize <= 2112
+    used = monitoring.registry.get_sample_value("fastpath_cache_used_ratio", {"cache": "selections"})
+    assert used is not None
+    assert 0 < used <= 1
     evicted = monitoring.registry.get_sample_value("fastpath_cache_evictions_total", {"cache": "selections"})
     assert evicted == 2, "two of them have room at a time"
 
 
 def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
     """A selector takes many times the room of its text, whatever it selects."""
-    store = LabelIndex()
+    monitoring = Monitoring()
+    store = LabelIndex(monitoring)
     store.put("a", "x", {"app": "x"})
     (requirement,) = parse_selector(
         f"app in ({','.join(f'v{number}' for number in range(1000))})"
@@ -181,7 +156,9 @@ def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
     for number in range(fit + 20):
         for _ in range(2):
             assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
-    assert fit - 5 < len(store._answers) <= fit
+    kept = monitoring.registry.get_sample_value("fastpath_cache_entries", {"cache": "selections"})
+    assert kept is not None
+    assert fit - 5 < kept <= fit
 
 
 def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,18 +184,6 @@ def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPat
     assert stayed <= set(found) <= stayed | {"n3", "n7", "m3", "m7"}
     assert store.known("a", selector) is None
     assert set(store.names("a", selector)) == stayed | {"m3", "m7"}
-
-
-def test_many_alike() -> None:
-    store = LabelIndex()
-    names = [f"n{number:03}" for number in range(100)]
-    selector = parse_selector("app=web")
-    for name in reversed(names):
-        store.put("a", name, {"app": "web"})
-    assert store.names("a", selector) == tuple(names)
-    for name in names[::2]:
-        store.remove("a", name)
-    assert store.names("a", selector) == tuple(names[1::2])
 
 
 def test_labels_and_namespaces() -> None:

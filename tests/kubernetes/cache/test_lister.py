@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,13 +13,13 @@ from adapter.compose.clock import SystemClock
 from adapter.kubernetes.cache import label_index, lister, pod_codec
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import PODS, QUICK, pod, reflecting, resource, unconnected
+from tests.support.apiclient import PODS, QUICK, error_of, pod, reflecting, resource, unconnected
 from tests.support.processor import limited
 from tests.support.waiting import other_work, running, until
 
@@ -50,26 +49,18 @@ class Cache:
                 with contextlib.suppress(errors.NotSyncedError):
                     found = await self.names(None, selector, what)
 
-    @property
-    def reflector(self) -> Reflector[Any]:
-        (cache,) = self.lister._caches.values()
-        return cache.reflectors[0]
-
     def count(self, name: str, **labels: str) -> float:
         return self.monitoring.registry.get_sample_value(name, labels) or 0.0
 
 
 @contextlib.asynccontextmanager
 async def caching(
-    cluster: Cluster,
-    *kinds: APIResource,
-    periods: ReflectorPeriods = QUICK,
-    fields: str = "",
+    cluster: Cluster, *kinds: APIResource, periods: ReflectorPeriods = QUICK, fields: str = ""
 ) -> AsyncIterator[Cache]:
     async with reflecting(cluster.url, SystemClock(), periods) as context:
         cache = Cache(context, kinds, fields)
         async with running(cache.lister.run()):
-            await until(lambda: cache.lister._group is not None)
+            await asyncio.sleep(0)  # it runs
             yield cache
 
 
@@ -100,7 +91,6 @@ async def test_names_come_from_the_cache(cluster: Cluster) -> None:
         assert await cache.names(None, "app=web") == ["a", "a", "b"]
         assert await cache.names("nowhere") == []
         await until(lambda: verbs(cluster) == ["list", "watch"])
-        assert cache.reflector.status()[1:] == (False, "")
         assert cache.lister.count(PODS) == 4
         assert cache.count("fastpath_informer_synced", resource="pods") == 1
         assert await cache.names(None, "", NODES) == ["n1"]
@@ -109,32 +99,21 @@ async def test_names_come_from_the_cache(cluster: Cluster) -> None:
 
 
 async def test_objects_with_their_labels(cluster: Cluster) -> None:
-    for each in (
-        pod("b", app="web"),
-        pod("a", app="web", tier="x"),
-        pod("c"),
-        pod("a", "default-2", app="web"),
-    ):
+    for each in (pod("b", app="web"), pod("a", app="web", tier="x"), pod("a", "default-2")):
         cluster.create(each)
+    first = LabeledObject("default", "a", {"app": "web", "tier": "x"})
+    second = LabeledObject("default", "b", {"app": "web"})
     async with caching(cluster, PODS) as cache:
         assert cache.lister.count(NODES) == 0
-        assert await cache.lister.select(PODS, "default", WEB) == (
-            LabeledObject("default", "a", {"app": "web", "tier": "x"}),
-            LabeledObject("default", "b", {"app": "web"}),
-        )
+        assert await cache.lister.select(PODS, "default", WEB) == (first, second)
         # by namespace and name, which is not the order of the API server's lists
         everywhere = await cache.lister.select(PODS, None, EVERYTHING)
-        assert [(each.namespace, each.name) for each in everywhere] == [
-            ("default", "a"),
-            ("default", "b"),
-            ("default", "c"),
-            ("default-2", "a"),
-        ]
+        assert everywhere == (first, second, LabeledObject("default-2", "a", {}))
         assert await cache.lister.select(PODS, "nowhere", EVERYTHING) == ()
-        assert await cache.lister.find(PODS, "default", "b") == LabeledObject("default", "b", {"app": "web"})
+        assert await cache.lister.find(PODS, "default", "b") == second
         assert await cache.lister.find(PODS, "default", "d") is None
         assert await cache.lister.find(PODS, "nowhere", "b") is None
-        assert cache.lister.count(PODS) == 4
+        assert cache.lister.count(PODS) == 3
 
 
 async def test_only_objects_that_match_the_fields_are_mirrored(cluster: Cluster) -> None:
@@ -151,10 +130,7 @@ async def test_only_objects_that_match_the_fields_are_mirrored(cluster: Cluster)
         assert await cache.lister.find(PODS, "default", "a") is None
         assert [
             request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"
-        ] == [
-            "status.phase=Running",
-            "status.phase=Running",
-        ]
+        ] == ["status.phase=Running", "status.phase=Running"]
         assert cache.count("fastpath_informer_objects", resource="pods[status.phase=Running]") == 1
 
 
@@ -171,40 +147,17 @@ async def test_a_long_answer_leaves_room_for_other_work(
         assert turns.count >= 10
 
 
-async def test_changes_arrive(cluster: Cluster) -> None:
-    async with caching(cluster, PODS) as cache:
-        await until(lambda: cluster.open_watches)
-        cluster.create(pod("a", app="web"))
-        await cache.until_names("a", selector="app=web")
-        cluster.create(pod("b", app="web"))
-        await cache.until_names("a", "b", selector="app=web")
-        cluster.patch("Pod", "a", {"metadata": {"labels": {"app": "db"}}})
-        await cache.until_names("b", selector="app=web")
-        await cache.until_names("a", selector="app=db")
-        cluster.patch("Pod", "a", {"metadata": {"labels": None}})
-        await cache.until_names("a", selector="!app")
-        cluster.delete("Pod", "b")
-        await cache.until_names("a")
-        assert verbs(cluster) == ["list", "watch"]
-        assert cache.count("fastpath_informer_objects", resource="pods") == 1
-
-
 async def test_a_kind_that_appears_later(cache: Cache, cluster: Cluster) -> None:
     widgets = APIResource(
         "example.com", "v1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
     )
-    with pytest.raises(errors.KubernetesError) as raised:
-        await cache.names("default", "", widgets)
-    assert raised.value.status == 404
+    raised = await error_of(cache.names("default", "", widgets))
+    assert raised.status == 404
     cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
     cluster.create(
-        {
-            "kind": "Widget",
-            "apiVersion": "example.com/v1",
-            "metadata": {"name": "w", "labels": {"a": "b"}},
-        }
+        {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w", "labels": {"a": "b"}}}
     )
-    await until(lambda: cache.reflector.synced)
+    await until(lambda: cache.count("fastpath_informer_synced", resource="widgets.example.com"))
     assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
@@ -219,32 +172,7 @@ async def test_another_version_of_a_kind_starts_again(cluster: Cluster) -> None:
         cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
         cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
         assert await cache.names("default", "", structs.replace(old, version="v1")) == ["w"]
-        assert len(cache.lister._caches) == 1
-        assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
-
-
-# -- the watch and its ends ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("as_status", [True, False], ids=["HTTP 410", "ERROR line"])
-async def test_a_forgotten_version_is_listed_again(*, as_status: bool) -> None:
-    async with Cluster(gone_as_status=as_status) as cluster, caching(cluster, PODS) as cache:
-        cluster.create(pod("gone"))
-        cluster.create(pod("stays", app="web"))
-        await until(lambda: cluster.open_watches)
-        await cache.until_names("gone", "stays")
-        cluster.faults.unavailable = True
-        cluster.cut_watches()
-        cluster.delete("Pod", "gone")
-        cluster.create(pod("new"))
-        cluster.compact()
-        cluster.faults.unavailable = False
-        await cache.until_names("new", "stays")
-        lists = [request.query for request in cluster.requests if request.verb == "list"]
-        assert [query.get("resourceVersion") for query in lists] == ["0", None]
-        assert await cache.names("default", "app=web") == ["stays"]
-        await until(lambda: not cache.faults.active())
-        assert cache.count("fastpath_informer_relists_total", resource="pods") == 2
+        assert cache.lister.count(old) == 1
 
 
 # -- refusals ------------------------------------------------------------------------------------------------
@@ -254,9 +182,8 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for(clust
     cluster.forbid("watch", "pods")
     cluster.create(pod("a", app="web"))
     async with caching(cluster, PODS) as cache:
-        await until(lambda: cache.lister._caches and cache.reflector._mode == "list")
+        await until(cache.faults.active)
         assert await cache.names("default", "app=web") == ["a"]
-        assert cache.reflector.synced
         assert cache.faults.active() == {("watch", "pods"): cache.faults.active()["watch", "pods"]}
         assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
         await until(lambda: verbs(cluster) == ["list", "watch", "list"])
@@ -264,33 +191,16 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for(clust
         assert verbs(cluster) == ["list", "watch", "list"], "no request arrived"
         cluster.create(pod("b", app="web"))
         assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
-        assert cache.reflector.status().last_error == ""
 
 
 async def test_a_kind_without_watch_is_listed(cache: Cache, cluster: Cluster) -> None:
     cluster.create(pod("a"))
     kind = structs.replace(PODS, verbs=frozenset({"list"}))
     assert await cache.names("default", "", kind) == ["a"]
-    assert cache.reflector._mode == "list"
     cluster.delete("Pod", "a")
     await cache.until_names(what=kind)
     assert "watch" not in verbs(cluster)
     assert cache.faults.active() == {}
-
-
-async def test_where_watching_becomes_allowed_it_is_watched(cluster: Cluster) -> None:
-    periods = ReflectorPeriods(relist=0.02, refusals=0, watch_again=0.05, short_watch=0.02)
-    cluster.forbid("watch", "pods")
-    async with caching(cluster, PODS, periods=periods) as cache:
-        await until(lambda: cache.lister._caches and cache.reflector._mode == "list")
-        cluster.allow("watch", "pods")
-        async with limited(1.5):
-            while cache.reflector._mode == "list" or not cluster.open_watches:
-                await cache.names()
-                await asyncio.sleep(0.01)
-        await until(lambda: not cache.faults.active())
-        cluster.create(pod("a"))
-        await cache.until_names("a")
 
 
 async def test_a_forbidden_list_names_verb_and_resource(cluster: Cluster) -> None:
@@ -305,7 +215,7 @@ async def test_a_forbidden_list_names_verb_and_resource(cluster: Cluster) -> Non
         assert await cache.names(None, "", NODES) == []
         cluster.create(pod("a"))
         cluster.allow("list", "pods")
-        await until(lambda: all(known.synced for known in cache.lister._caches.values()))
+        await until(lambda: cache.count("fastpath_informer_synced", resource="pods"))
         assert await cache.names() == ["a"]
         await until(lambda: not cache.faults.active())
 
@@ -323,7 +233,6 @@ async def test_down_at_the_start(cluster: Cluster) -> None:
             ):
                 await cache.names()
         assert cache.lister.unsynced() == (GroupResource("", "pods"),)
-        assert cache.reflector.status()[:2] == (None, True)
         assert cache.count("fastpath_informer_synced", resource="pods") == 0
         await cluster.up()
         await cache.until_names("a")
@@ -344,28 +253,6 @@ async def test_a_kind_that_was_requested_delays_no_other(cluster: Cluster) -> No
         assert cache.lister.unsynced() == (GroupResource("", "nodes"),)
 
 
-@pytest.mark.parametrize("refuse", [True, False], ids=["connection refused", "503"])
-async def test_down_later(cluster: Cluster, *, refuse: bool) -> None:
-    periods = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
-    async with caching(cluster, PODS, periods=periods) as cache:
-        await until(lambda: cluster.open_watches)
-        cluster.create(pod("a", app="web"))
-        await cache.until_names("a")
-        await cluster.down(refuse=refuse)
-        await until(lambda: cache.reflector.status().stale and cache.reflector.status().last_error)
-        assert await cache.names("default", "app=web") == ["a"], "reads go on from the cache"
-        assert cache.reflector.synced
-        assert set(cache.faults.active()) == {("informer", "pods")}
-        cluster.create(pod("b", app="web"))
-        cluster.delete("Pod", "a")
-        await cluster.up()
-        await cache.until_names("b")
-        await until(lambda: not cache.reflector.status().last_error)
-        assert not cache.reflector.status().stale
-        assert cache.faults.active() == {}
-        assert verbs(cluster).count("list") == 1, "the version was still good"
-
-
 async def test_first_callers_share_the_first_list_and_may_leave(cache: Cache, cluster: Cluster) -> None:
     cluster.create(pod("a"))
     cluster.delay(0.05, "list", "pods")
@@ -382,28 +269,9 @@ async def test_first_callers_share_the_first_list_and_may_leave(cache: Cache, cl
 # -- who owns what -------------------------------------------------------------------------------------------
 
 
-async def test_a_lister_that_does_not_run_knows_nothing(cache: Cache) -> None:
-    other = ObjectLister(cache.lister._context)
+async def test_a_lister_that_does_not_run_knows_nothing() -> None:
     with pytest.raises(errors.NotSyncedError, match="not running"):
-        await other.names(PODS, None, EVERYTHING)
-
-
-async def test_kinds_named_before_it_runs_are_started_with_it(cache: Cache) -> None:
-    other = ObjectLister(cache.lister._context)
-    other.start([PODS])
-    async with running(other.run()):
-        await until(lambda: list(other._caches) == [GroupResource("", "pods")])
-
-
-async def test_a_reflector_that_breaks_is_not_passed_over(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = ObjectLister(cache.lister._context)
-    other.start([PODS])
-    monkeypatch.setattr(Reflector, "_list", None)
-    with pytest.raises(ExceptionGroup) as raised:
-        await other.run()
-    assert raised.group_contains(TypeError)
+        await ObjectLister(unconnected()).names(PODS, None, EVERYTHING)
 
 
 # -- the cache of pods in the place of a reflector -----------------------------------------------------------

@@ -5,7 +5,6 @@ A line of a file in ``tests/data/ready-times`` is a PodList, as ``kubectl get po
 
 import copy
 import json
-import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.kubernetes.cache import pod_codec, pod_starts
+from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.pod_starts import (
     CRASHING,
     NO_NODE,
@@ -291,32 +290,6 @@ def test_another_pod_of_the_same_name_is_a_start_of_its_own() -> None:
     assert watched.times().total == Percentiles(14, 14)
 
 
-def test_pods_of_every_revision_count() -> None:
-    watched = Watched()
-    first, second = recorded("probe")[0]
-    second["metadata"]["labels"]["pod-template-hash"] = "new"
-    ready = recorded("probe")[-1]
-    ready[1]["metadata"]["labels"]["pod-template-hash"] = "new"
-
-    watched.list([first, second])
-    watched.list(ready[:2])
-
-    assert watched.times().count == 2
-
-
-def test_only_followers_of_the_pod_get_its_start() -> None:
-    watched = Watched()
-    other: list[object] = []
-    watched.cache.follow("shop", parse_selector("app=db"), "shop/db", lambda: None, other.append)
-    both: list[object] = []
-    watched.follow(both.append)
-
-    watched.list(recorded("probe")[0])
-    watched.list(recorded("probe")[-1])
-
-    assert (len(both), other) == (3, [])
-
-
 def test_flags_change_without_a_decision() -> None:
     watched = Watched()
     watched.list(recorded("pull")[0])
@@ -406,41 +379,3 @@ def test_no_status_of_containers_spoils_a_pod(status: JSON) -> None:
     watched.put({"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"}}, "status": known})
 
     assert [pod.name for pod in watched.cache.select("shop", WEB)] == ["p"]
-
-
-def test_many_pods_at_once_cost_their_records_only() -> None:
-    """A pod that starts costs what one costs that is Ready; the ledger keeps its fifty."""
-    count = 1_000
-    starting, ready = recorded("probe")[0][0], recorded("probe")[-1][0]
-
-    def decoded(pod: JSON) -> list[pod_codec.WirePod]:
-        made = []
-        for number in range(count):
-            pod["metadata"]["name"] = f"web-{number}"
-            made.append(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
-        return made
-
-    watched = Watched()
-    watched.list([])
-    before, after_all = decoded(starting), decoded(ready)
-    tracemalloc.start()
-    try:
-        for each in before:
-            watched.cache.put(each)
-        while_starting, _ = tracemalloc.get_traced_memory()
-        for each in after_all:
-            watched.cache.put(each)
-        when_ready, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert watched.times().count == 50
-    assert watched.starting() == {}
-    assert while_starting <= when_ready + count * 16
-
-
-def test_a_flag_costs_no_memory_of_its_own() -> None:
-    """Python has one object for each small integer."""
-    every = STARTING | UNSCHEDULABLE | PULL_FAILED | NO_NODE | PULLING | CRASHING
-    assert every < 257
-    assert pod_starts.compute_flags([], pod_starts.NO_STATUSES, pod_starts.NO_STATUSES, every) < 257

@@ -3,9 +3,7 @@
 What is kept of each, what selectors find, how few were ready, and what it costs.
 """
 
-import asyncio
 import contextlib
-import functools
 import gc
 import itertools
 import tracemalloc
@@ -23,19 +21,16 @@ from adapter.kubernetes.cache import pod_codec, pod_selections
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import ReadyHistory
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
-from adapter.kubernetes.codec import WatchEvent
+from adapter.kubernetes.cache.reflector import ReflectorPeriods
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.apiclient import QUICK, reflecting, unconnected
 from tests.support.clock import FakeClock, ShiftedClock
-from tests.support.waiting import other_work, running, until
+from tests.support.waiting import running, until
 
 JSON = dict[str, Any]
 WEB = parse_selector("app=web")
@@ -242,46 +237,43 @@ def test_the_container_is_known_of_a_bounded_number_of_ports(watch: PodCache) ->
     assert found.port_owners == {str(port): "main" for port in range(1, pod_codec.MOST_OWNED_PORTS + 1)}
 
 
-def test_limits_are_known_beside_requests(watch: PodCache) -> None:
-    document = pod("a")
-    document["spec"] = {
-        "containers": [{"name": "main", "resources": {"limits": {"cpu": "2", "memory": "x"}}}]
-    }
-    put(watch, document)
-    (found,) = watch.select("default", EVERYTHING)
-    (container,) = found.containers
-    assert container.resources is not None
-    assert container.resources.requests is None
-    assert {name: str(value) for name, value in (container.resources.limits or {}).items()} == {"cpu": "2"}
-
-
-def test_a_pod_may_come_to_be_unlike_the_others(watch: PodCache) -> None:
-    put(watch, pod("a"), pod("b"))
-    changed = pod("b") | {"spec": {"containers": CONTAINERS[:1]}}
-    put(watch, changed)
-    assert [found.ports.keys() for found in watch.select("default", EVERYTHING)] == [
-        {"http", "metrics"},
-        {"http"},
-    ]
-    assert [spec.users for spec in watch._specs.values()] == [1, 1]
-    put(watch, pod("b"))
-    assert [spec.users for spec in watch._specs.values()] == [2]
-
-
 def test_alike_pods_share_what_is_alike(watch: PodCache) -> None:
     put(watch, pod("a", app="web"), pod("b", app="web"), pod("c", "other", app="web"))
     first, second = watch.select("default", WEB)
     assert first.spec is second.spec
     assert first.labels is second.labels
-    assert len(watch._specs) == 1
     put(watch, pod("a", app="web", ready=False))
     changed, _ = watch.select("default", WEB)
     assert (changed.ready, changed.name is first.name, changed.ip is first.ip) == ("False", True, True)
-    for name in ("a", "b"):
-        watch.remove("default", name)
-    watch.remove("other", "c")
-    assert watch._specs == {}
-    assert watch._spaces == {}
+    put(watch, pod("b", app="web") | {"spec": {"containers": CONTAINERS[:1]}})
+    assert [found.ports.keys() for found in watch.select("default", WEB)] == [{"http", "metrics"}, {"http"}]
+
+
+def test_pods_and_selectors_that_are_gone_leave_nothing(watch: PodCache) -> None:
+    selectors = [parse_selector(text) for text in ("app=web", "app!=web", "app")]
+    kept = watch.follow("default", WEB, "default/web", ignored)
+
+    def come_and_go(number: int) -> None:
+        name, spec = f"web-{number}", {"containers": [{"name": f"container-{number}"}]}
+        for namespace in ("default", f"tenant-{number}"):
+            put(watch, pod(name, namespace, app="web", z=str(number)) | {"spec": spec})
+            followed = [watch.follow(namespace, selector, name, ignored) for selector in selectors]
+            assert followed[0].selected_by
+            for following in followed:
+                following.close()
+            assert kept.selected_by == (("default/web",) if namespace == "default" else ())
+            watch.remove(namespace, name)
+
+    come_and_go(0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 201):
+            come_and_go(number)
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 100 * 200
 
 
 # -- what selectors find -------------------------------------------------------------------------------------
@@ -296,11 +288,11 @@ async def test_a_subscription_receives_its_pods_alone(cluster: Cluster) -> None:
         with pytest.raises(errors.NotSyncedError):
             _ = web.pods
         await until(lambda: told == ["web", "db"])
-        assert (names(web.pods), web._selection.history.count) == (["a"], 1)
+        assert (names(web.pods), web.min_ready(0)) == (["a"], 1)
         assert web.pods is web.pods
         cluster.create(pod("b", app="web", ready=False))
         await until(lambda: told == ["web", "db", "web"])
-        assert (names(web.pods), web._selection.history.count) == (["a", "b"], 1)
+        assert (names(web.pods), web.min_ready(0)) == (["a", "b"], 1)
         cluster.patch("pods", "b", {"metadata": {"annotations": {"x": "y"}}})
         cluster.patch("pods", "b", {"metadata": {"labels": {"app": "db"}}})
         await until(lambda: len(told) == 5)
@@ -365,18 +357,8 @@ def test_a_callback_may_close_what_it_likes(watch: PodCache) -> None:
 
     kept += [watch.follow("default", WEB, f"default/{number}", close) for number in range(3)]
     put(watch, pod("a", app="web"))
-    assert watch._spaces["default"].selections == {}
-    watch.remove("default", "a")
-    assert watch._spaces == {}
-
-
-def test_selectors_that_come_and_go_leave_nothing(watch: PodCache) -> None:
-    watch.follow("default", WEB, "default/web", ignored)
-    before = dict(watch._spaces["default"]._by_label)
-    for number in range(10):
-        for selector in (f"app=web-{number}", f"label-{number}=x", f"app!=web-{number}"):
-            watch.follow("default", parse_selector(selector), "default/other", ignored).close()
-    assert watch._spaces["default"]._by_label == before
+    late = watch.follow("default", WEB, "default/late", ignored)
+    assert late.selected_by == ("default/late",), "all were closed"
 
 
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"]), max_size=2)
@@ -453,7 +435,6 @@ class SelectionMachine(RuleBasedStateMachine):
             assert names(following.pods) == names(self.watch.select(namespace, selector)) == found
             now = self.clock.monotonic()
             counts = self.counts[namespace, text]
-            assert following._selection.history.count == counts[-1][1]
             for age in (0, 1, 30, 200):
                 start = now - age
                 known = counts[0][0] <= start
@@ -640,7 +621,7 @@ async def test_after_a_new_list_the_past_is_unknown(cluster: Cluster) -> None:
         await until(lambda: [request.verb for request in cluster.requests].count("list") == 2)
         await until(lambda: len(web.pods) == 3)
         assert web.min_ready(30 * SECOND) is None
-        assert web._selection.history.count == 3
+        assert web.min_ready(0) == 3
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
@@ -657,19 +638,6 @@ async def test_a_watch_that_fails_is_out_of_date_at_once(cluster: Cluster) -> No
         assert names(watch.select("default", WEB)) == ["a"], "pods stay while the API server is away"
         await cluster.up()
         await until(lambda: not watch.stale())
-
-
-async def test_rights_in_one_namespace_only(cluster: Cluster) -> None:
-    for namespace in ("one", "two"):
-        cluster.create(pod("a", namespace, app="web"))
-    cluster.forbid("*", "pods", "")
-    async with watching(cluster, "one") as watch:
-        await until(lambda: watch.synced)
-        assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two")] == [["a"], []]
-    async with watching(cluster) as watch:
-        await until(lambda: watch.reflectors[0].status().last_error)
-        with pytest.raises(errors.NotSyncedError, match="403 Forbidden"):
-            watch.select("one", WEB)
 
 
 # -- what it costs -------------------------------------------------------------------------------------------
@@ -700,8 +668,9 @@ def test_a_pod_that_says_nothing_new_changes_nothing(watch: PodCache) -> None:
     assert told == []
 
 
-def test_many_are_notified_in_steps(watch: PodCache) -> None:
-    watch._announced = False
+def test_many_are_notified_in_steps() -> None:
+    watch = PodCache(unconnected())
+    watch.reflectors[0].synced = True
     told: list[int] = []
     for number in range(1200):
         watch.follow(
@@ -712,99 +681,6 @@ def test_many_are_notified_in_steps(watch: PodCache) -> None:
     assert max(after - before for before, after in itertools.pairwise([0, *pauses, 1200])) <= 50
     assert sum(1 for _ in watch.listed("elsewhere")) == 0
     assert len(told) == 1200, "the next list reports only the changes"
-
-
-# -- very many changes at once -------------------------------------------------------------------------------
-
-
-class _Flood:
-    """An API server's client.
-
-    A list of pods, and a watch that has an event for each of them, in batches as they are decoded.
-    """
-
-    def __init__(self, before: Sequence[JSON], after: Sequence[JSON]) -> None:
-        self._before = [pod_codec.POD_CODEC.decode(msgspec.json.encode(each)) for each in before]
-        self._after = [pod_codec.POD_CODEC.decode(msgspec.json.encode(each)) for each in after]
-        self.begin = asyncio.Event()
-        self.told = asyncio.Event()
-
-    async def list_objects(self, _source: Any, deliver: Any, **_: Any) -> str:
-        deliver(self._before)
-        return "1"
-
-    @contextlib.asynccontextmanager
-    async def watch_objects(
-        self, *_: Any, **__: Any
-    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[pod_codec.WirePod]]]]:
-        yield self._tell()
-
-    async def _tell(self) -> AsyncIterator[list[WatchEvent[pod_codec.WirePod]]]:
-        await self.begin.wait()
-        for start in range(0, len(self._after), 64):
-            await asyncio.sleep(0)
-            yield [WatchEvent("MODIFIED", each, "2") for each in self._after[start : start + 64]]
-        self.told.set()
-        await asyncio.Event().wait()
-
-
-async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other work goes on, followers are called at most once for each batch, and the result is right."""
-    apps, each, matched = 500, 20, 0
-
-    def pods(version: str) -> list[JSON]:
-        ready = version == "new"
-        return [
-            pod(f"p{app:03}-{number:02}", f"ns-{app % 10}", ready=ready, app=f"a{app}", version=version)
-            for app in range(apps)
-            for number in range(each)
-        ]
-
-    client = _Flood(pods("old"), pods("new"))
-    matches = LabelSelector.matches
-
-    def counted(self: LabelSelector, labels: Any) -> bool:
-        nonlocal matched
-        matched += 1
-        return matches(self, labels)
-
-    monkeypatch.setattr(LabelSelector, "matches", counted)
-    monitoring, clock = Monitoring(), ShiftedClock()
-    # it has what is used
-    around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]
-    watch = PodCache(around)
-    told: list[int] = []
-    followed = [
-        watch.follow(
-            f"ns-{app % 10}", parse_selector(f"app=a{app}"), f"ns/{app}", functools.partial(told.append, app)
-        )
-        for app in range(apps)
-    ]
-    moved = watch.follow("ns-0", parse_selector("version=new"), "ns/moved", lambda: None)
-    running = asyncio.create_task(watch.run(), name="pods")
-    await until(lambda: len(told) == apps)
-    assert (sum(one._selection.history.count for one in followed), len(moved.pods)) == (0, 0)
-    told.clear()
-    matched = 0
-    client.begin.set()
-    async with other_work() as turns:
-        while not client.told.is_set():
-            assert not running.done(), running.exception()
-            await asyncio.sleep(0)
-            found = watch.select("ns-3", parse_selector("app=a3"))
-            assert len(found) == each, "questions are answered meanwhile, and never with less than there is"
-    batches = -(-apps * each // 64)
-    assert turns.count >= batches
-    assert len(told) <= batches + apps, "an app's pods stand in two batches at most"
-    assert set(told) == set(range(apps))
-    assert matched <= 8 * apps * each, "what an event costs does not grow with the number of selections"
-    assert [one._selection.history.count for one in followed] == [each] * apps
-    assert len(moved.pods) == apps * each // 10
-    assert len(watch.select("ns-3", parse_selector("version=old"))) == 0
-    events = monitoring.registry.get_sample_value("fastpath_informer_events_total", {"resource": "pods"})
-    assert events == apps * each
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 # --- requests of many resources -----------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 Counted are the selectors that are matched with the labels of a pod, in the longest step.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -112,14 +111,6 @@ def test_twice_as_many_of_both_make_no_step_four_times_as_long(shape: str, match
     assert longest[1] < 3 * longest[0]
 
 
-@pytest.mark.parametrize("shape", ["each matches all pods", "each matches all pods but one"])
-def test_what_is_kept_of_the_others_is_some_names(shape: str, matches: Matches) -> None:
-    kept = Tenant(LARGE, shape, matches).decide()
-    assert all(len(names) == MOST_NAMED + 1 for names in kept)
-    assert all(names[-1].startswith("and at least ") for names in kept)
-    assert max(sum(map(len, names)) for names in kept) < 400
-
-
 def test_of_equal_selectors_the_others_are_counted(matches: Matches) -> None:
     cache = alone(FakeClock())
     put(cache, pod("web-0", app="web"))
@@ -134,14 +125,3 @@ def test_of_equal_selectors_the_others_are_counted(matches: Matches) -> None:
     for following in followed[2:]:
         following.close()
     assert followed[0].selected_by == ("default/00000", "default/00001")
-
-
-def test_labels_of_pods_that_are_gone_are_not_kept(matches: Matches) -> None:
-    cache = alone(FakeClock())
-    following = cache.follow(NAMESPACE, parse_selector("app"), f"{NAMESPACE}/web", lambda: None)
-    for number in range(500):
-        put(cache, pod(f"web-{number}", app="web", z=str(number)))
-        assert following.selected_by == (f"{NAMESPACE}/web",)
-        cache.remove(NAMESPACE, f"web-{number}")
-    assert len(cache._spaces[NAMESPACE]._first) < 50
-    assert sys.getsizeof(cache._spaces[NAMESPACE]._first) < 10_000

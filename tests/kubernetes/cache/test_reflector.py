@@ -39,6 +39,7 @@ class Script:
 
     def __init__(self, clock: FakeClock, *steps: Step) -> None:
         self.clock = clock
+        self.monitoring = Monitoring()
         self.steps = iter(steps)
         self.asked: list[str] = []
         self.durations: list[float] = []
@@ -72,12 +73,7 @@ class Script:
 
     @contextlib.asynccontextmanager
     async def watch_objects(
-        self,
-        source: ListWatch[Any],
-        *,
-        resource_version: str,
-        duration: float,
-        silence: float,
+        self, source: ListWatch[Any], *, resource_version: str, duration: float, silence: float
     ) -> AsyncIterator[Any]:
         self.asked.append(f"watch {resource_version}")
         self.durations.append(duration)
@@ -111,13 +107,11 @@ async def play(
     clock = FakeClock()
     script = Script(clock, *steps)
     script.watched = watched
-    monitoring = Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    faults = ProblemLog(script.monitoring, clock)
     client: Any = script
-    context = ReflectorContext(client, clock, monitoring, faults, random, script.sleep, periods)
+    context = ReflectorContext(client, clock, script.monitoring, faults, random, script.sleep, periods)
     source = ListWatch(PARTIAL_METADATA, PODS, optional=optional)
-    (reflector,) = MetadataCache(source, context).reflectors
-    reflector._on_demand = False
+    reflector = Reflector(source, MetadataCache(source, context), context, "pods")
     async with running(reflector.run()):
         await script.done.wait()
         if until_failed:
@@ -182,8 +176,8 @@ async def test_an_optional_kind_that_is_not_found_for_a_moment_keeps_its_objects
 
 async def test_reasons_are_distinguished_within_a_bound() -> None:
     """They are labels of a metric, and an API server may write what it likes."""
-    _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
-    exposition = reflector._context.monitoring.exposition()
+    script, _, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
+    exposition = script.monitoring.exposition()
     counts = dict(
         re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition)
     )
@@ -218,11 +212,6 @@ async def test_pauses_are_stretched_by_chance() -> None:
     assert script.pauses == [1.2, 2.0, 4.8]
 
 
-async def test_watches_last_five_to_ten_minutes() -> None:
-    assert (await play("7", random=lambda: 0.0))[0].durations == [300.0]
-    assert (await play("7", random=lambda: 0.5))[0].durations == [450.0]
-
-
 async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
     script, reflector, faults = await play("7", [], [], [event(8)])
     assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
@@ -231,42 +220,36 @@ async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
     assert list(faults.active()) == [("informer", "pods")]
 
 
-async def test_a_long_silent_watch_that_breaks_is_no_failure() -> None:
-    script, reflector, faults = await play("7", 2.0)
-    assert script.asked == ["list 0", "watch 7", "watch 7"]
-    assert script.pauses == []
-    assert (reflector.error, list(faults.active())) == (None, [])
-
-
 async def test_a_watch_in_which_nothing_changes_is_renewed_without_a_word(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    script, reflector, _ = await play("7", 120.0)
+    script, reflector, faults = await play("7", 120.0)
     assert script.asked == ["list 0", "watch 7", "watch 7"]
+    assert (script.pauses, reflector.error, faults.active()) == ([], None, {})
     assert "watch lost" not in caplog.text
-    assert 'reason="Timeout"' not in reflector._context.monitoring.exposition()
+    assert 'reason="Timeout"' not in script.monitoring.exposition()
 
 
 async def test_a_refused_watch_is_tried_again_in_a_second(caplog: pytest.LogCaptureFixture) -> None:
     """An API server that has just started refuses what the roles allow, for a moment."""
     caplog.set_level("INFO")
-    script, reflector, faults = await play("7", failure(403), failure(403), [event(8)])
+    script, _, faults = await play("7", failure(403), failure(403), [event(8)])
     assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
     assert script.pauses == [1.0, 2.0]
-    assert (reflector._mode, list(faults.active())) == ("watch", [])
+    assert list(faults.active()) == []
     assert caplog.text.count("watch refused; it is tried again") == 1
 
 
 async def test_a_watch_that_stays_refused_is_replaced_by_lists() -> None:
     denied = failure(403)
     steps: list[Step] = ["7", *[denied] * 5, "8", denied, "9", denied, "10", denied]
-    script, reflector, faults = await play(*steps)
+    script, _, faults = await play(*steps)
     assert " ".join(script.asked).replace("watch", "w").replace("list", "l") == (
         "l 0 w 7 w 7 w 7 w 7 w 7 l 7 w 8 l 8 w 9 l 9 w 10 l 10"
     )
     assert script.pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    assert (reflector._mode, list(faults.active())) == ("list", [("watch", "pods")])
+    assert list(faults.active()) == [("watch", "pods")]
 
 
 async def test_while_a_watch_is_refused_old_objects_are_listed() -> None:

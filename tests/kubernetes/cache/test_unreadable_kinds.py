@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from adapter.kubernetes.cache import autoscalers, endpoint_slices, pod_codec, schedules
+from adapter.kubernetes.cache import autoscalers, pod_codec, schedules
+from adapter.kubernetes.cache.autoscalers import HPACache
+from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints, WatchedSlice
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector_reports import MOST_NAMED, ReflectorReports
+from adapter.kubernetes.cache.schedules import ScheduleCache
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost, documents
 from adapter.model.label_selectors import parse_selector
@@ -98,22 +101,30 @@ async def test_an_autoscaler_that_cannot_be_read_is_kept_with_its_fault(
 def test_of_an_hpa_without_a_target_the_last_state_counts() -> None:
     last = autoscalers.WatchedHPA("default", "bad", "u", "6", ours("a").spec.scale_target_ref)
     wrong = lost({"metadata": {"name": "bad"}, "spec": {"scaleTargetRef": 5}})
-    assert autoscalers._lose_hpa(wrong, last) is last
-    assert autoscalers._lose_hpa(wrong, None) is None
+    cache = HPACache(unconnected())
+    cache.lose(wrong)
+    assert cache.find("default", "bad") is None
+    cache.put(last)
+    cache.lose(wrong)
+    assert cache.find("default", "bad") is last
 
 
 def test_a_schedule_that_cannot_be_read_has_a_fault_and_no_windows() -> None:
-    kept = schedules._lose(lost(), None)
+    cache = ScheduleCache(unconnected(), lambda *_: None)
+    cache.lose(lost())
+    (kept,) = cache
     assert (kept.namespace, kept.name, kept.schedule) == ("default", "bad", None)
     assert str(kept.faults[0]).endswith("cannot be read: ValueError: no")
-    again = schedules._lose(lost(), schedules.WatchedSchedule("default", "bad", "uid", 3, None))
+    cache.put(schedules.WatchedSchedule("default", "bad", "uid", 3, None))
+    cache.lose(lost())
+    (again,) = cache
     assert (again.uid, again.generation) == ("uid", 3)
 
 
 def test_a_slice_that_cannot_be_read_has_endpoints_that_are_unknown() -> None:
-    assert endpoint_slices._lose(lost(), None) == endpoint_slices.WatchedSlice(
-        "default", "bad", (), (), cut=True
-    )
+    cache = ServiceEndpoints(unconnected(), "default", "gateway", lambda: None)
+    cache.lose(lost())
+    assert cache.slices == (WatchedSlice("default", "bad", (), (), cut=True),)
 
 
 def pods() -> PodCache:
@@ -125,10 +136,7 @@ def pods() -> PodCache:
 
 def pod(phase: str = "Pending") -> JSON:
     labels = {"app": "web"}
-    return {
-        "metadata": {"name": "bad", "namespace": "default", "labels": labels},
-        "status": {"phase": phase},
-    }
+    return {"metadata": {"name": "bad", "namespace": "default", "labels": labels}, "status": {"phase": phase}}
 
 
 def test_a_pod_that_cannot_be_read_counts_as_one_without_a_value() -> None:

@@ -15,11 +15,9 @@ from tests.support.slices import HANGS, World
 
 STATUSES = {
     "unauthorized": 401,
-    "forbidden": 403,
     "not found": 404,
     "expired": 410,
     "too many": 429,
-    "defect": 500,
     "unavailable": 503,
     "too large version": 504,
     "hang": HANGS,
@@ -55,14 +53,6 @@ def refuse(world: World, verbs: set[str], status: int) -> None:
     world.end_watches()
 
 
-def longest_gap(world: World, seconds: float) -> float:
-    """Let time pass; return the longest time for which a slice had no owner, or has had none until now."""
-    gaps = [0.0]
-    world.taken = lambda _number, since: gaps.append(world.now - since)
-    world.run(seconds)
-    return max([*gaps, *(world.now - since for since in world.free.values())])
-
-
 def settle(world: World) -> None:
     for _ in range(2):
         world.join()
@@ -92,11 +82,11 @@ def test_watches_that_do_not_begin_cost_no_owner(world: World, caplog: pytest.Lo
     for (name, status), restarts in itertools.product(STATUSES.items(), (False, True)):
         if restarts:
             refuse(world, ALL, 503)
-            assert longest_gap(world, AWAY) == 0, name
+            assert world.longest_gap(AWAY) == 0, name
         refuse(world, WATCHES, status)
-        assert longest_gap(world, LONG) == 0, name
+        assert world.longest_gap(LONG) == 0, name
         world.faults = {}
-        assert longest_gap(world, RECOVERED) == 0, name
+        assert world.longest_gap(RECOVERED) == 0, name
     assert "not by its owner" not in caplog.text
 
 
@@ -106,11 +96,11 @@ def test_a_restart_that_is_short_costs_no_owner(verbs: set[str], world: World) -
     settle(world)
     for name, status in STATUSES.items():
         refuse(world, ALL, 503)
-        assert longest_gap(world, AWAY) == 0, name
+        assert world.longest_gap(AWAY) == 0, name
         refuse(world, verbs, status)
-        assert longest_gap(world, AFTER) == 0, name
+        assert world.longest_gap(AFTER) == 0, name
         world.faults = {}
-        assert longest_gap(world, RECOVERED) == 0, name
+        assert world.longest_gap(RECOVERED) == 0, name
 
 
 @pytest.mark.timeout(60)
@@ -119,7 +109,7 @@ def test_after_a_long_fault_slices_have_owners_in_seconds(verbs: set[str], world
     settle(world)
     for name, status in STATUSES.items():
         refuse(world, verbs, status)
-        assert longest_gap(world, LONG) > 0, name
+        assert world.longest_gap(LONG) > 0, name
         world.faults = {}
         assert world.run_until(lambda: not world.free) < RECOVERED, name
-        assert longest_gap(world, RECOVERED) == 0, name
+        assert world.longest_gap(RECOVERED) == 0, name

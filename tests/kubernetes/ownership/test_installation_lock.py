@@ -44,16 +44,8 @@ LONG = 3 * HOLD
 MOVES = 1.5
 """Seconds for which a slice may have no owner while it moves between members of an installation."""
 
-REFUSED = {"bad": 400, "forbidden": 403, "method": 405, "expired": 410, "invalid": 422}
-UNANSWERED = {
-    "unauthorized": 401,
-    "conflict": 409,
-    "too many": 429,
-    "defect": 500,
-    "unavailable": 503,
-    "timeout": 504,
-    "hang": HANGS,
-}
+REFUSED = {"forbidden": 403, "invalid": 422}
+UNANSWERED = {"unauthorized": 401, "conflict": 409, "too many": 429, "unavailable": 503, "hang": HANGS}
 VERBS: list[set[str]] = [{"get"}, {"write"}, {"get", "write"}]
 
 
@@ -105,13 +97,6 @@ def refuse(world: World, verbs: set[str], status: int) -> None:
     world.lock_faults = dict.fromkeys(verbs, status)
 
 
-def longest_gap(world: World, seconds: float) -> float:
-    gaps = [0.0]
-    world.taken = lambda _number, since: gaps.append(world.now - since)
-    world.run(seconds)
-    return max([*gaps, *(world.now - since for since in world.free.values())])
-
-
 # --- who scales ---------------------------------------------------------------------------------------------
 
 
@@ -121,7 +106,7 @@ def test_the_second_installation_stands_back_and_says_so(
     caplog.set_level("INFO")
     (first,), (second,) = install_two(world)
     assert world.holder(LOCK) == f"default/{NAME}"
-    assert longest_gap(world, LONG) < MOVES
+    assert world.longest_gap(LONG) < MOVES
     assert (owners(world), active(first), active(second)) == ({NAME}, set(), {STANDS_BACK})
     text = second.problems.active()[STANDS_BACK, ""]
     assert text == (
@@ -145,34 +130,8 @@ def test_it_takes_over_from_members_that_were_killed(world: World) -> None:
     took = world.run_until(scales(world, OTHER))
     assert HOLD - HOLD / 6 - LOOK < took < TAKEN
     again = world.join()
-    assert longest_gap(world, LONG) < MOVES
+    assert world.longest_gap(LONG) < MOVES
     assert (owners(world), active(again)) == ({OTHER}, {STANDS_BACK})
-
-
-def test_any_member_renews_it(world: World) -> None:
-    first, _ = install_two(world, 3)
-    for process in first[:2]:
-        world.run(17)
-        process.kill()
-    world.run(LONG)
-    assert owners(world) == {NAME}
-
-
-def test_the_last_member_alone_clears_it(world: World) -> None:
-    first, _ = install_two(world, 3)
-    for process in first[1:]:
-        process.leave()
-        world.run(LOOK)
-        assert world.holder(LOCK) == f"default/{NAME}"
-    first[0].leave()
-    assert world.run_until(scales(world, OTHER)) < HANDED_OVER
-
-
-def test_members_that_leave_together_clear_it(world: World) -> None:
-    first, _ = install_two(world, 2)
-    for process in first:
-        process.leave()
-    assert world.run_until(scales(world, OTHER)) < TAKEN
 
 
 def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
@@ -192,30 +151,13 @@ def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
         assert owners(world) == {NAME}
 
 
-def test_one_that_joins_long_after_its_look_looks_again(world: World) -> None:
-    (first,), _ = install_two(world)
-    first.kill()
-    again = world.join()
-    world.run_until(lambda: again.keeper._lock.allowed)
-    again.mode = "cut"
-    world.edit(first.lease, holderIdentity="")
-    world.run_until(scales(world, OTHER))
-    again.heal()
-    world.lock_faults = {"get": HANGS}
-    world.run(2 * LAST_ATTEMPT)
-    assert (owners(world), world.holder(again.lease) != "") == ({OTHER}, True)
-    world.lock_faults = {}
-    world.run(LONG)
-    assert (owners(world), active(again)) == ({OTHER}, {STANDS_BACK})
-
-
 def test_a_member_that_does_not_know_is_dealt_no_slices(world: World) -> None:
     """The others keep what it would own."""
     world.join(), world.join()
     world.run_until(world.is_fair)
     refuse(world, {"get"}, 503)
     third = world.join()
-    assert longest_gap(world, HOLD - LAST_ATTEMPT) < MOVES
+    assert world.longest_gap(HOLD - LAST_ATTEMPT) < MOVES
     assert (third.owned, world.holder(third.lease), active(third)) == ([], "", {UNREAD})
     world.lock_faults = {}
     world.run(20)
@@ -223,13 +165,13 @@ def test_a_member_that_does_not_know_is_dealt_no_slices(world: World) -> None:
 
 
 def test_of_installations_that_begin_together_one_scales() -> None:
-    for seed in range(6):
+    for seed in range(3):
         with world_of(seed) as world:
             for installation in (NAME, OTHER) * 3:
                 world.join(installation=installation)
             world.run_until(lambda world=world: scales(world, NAME)() or scales(world, OTHER)())  # type: ignore[misc]
             assert world.now < 1000 + AT_ONCE + LOOK
-            assert longest_gap(world, LONG) < MOVES
+            assert world.longest_gap(LONG) < MOVES
             assert len(owners(world)) == 1
 
 
@@ -240,7 +182,7 @@ def test_one_that_was_cut_off_looks_before_it_owns_slices(world: World) -> None:
     assert world.run_until(scales(world, OTHER)) < TAKEN
     for process in first:
         process.heal()
-    assert longest_gap(world, LONG) < MOVES
+    assert world.longest_gap(LONG) < MOVES
     assert owners(world) == {OTHER}
     assert all(active(process) == {STANDS_BACK} for process in first)
 
@@ -252,34 +194,17 @@ def test_one_that_is_overruled_gives_its_slices_up(world: World) -> None:
     world.edit(LOCK, holderIdentity=f"default/{OTHER}", renewTime="2026-01-01T00:00:00.000000Z")
     assert world.run_until(lambda: owners(world) == {OTHER}) < HANDED_OVER + AT_ONCE
     assert all(active(process) == {STANDS_BACK} for process in first)
-    assert longest_gap(world, LONG) < MOVES
+    assert world.longest_gap(LONG) < MOVES
 
 
 def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
-    for seed in range(5):
+    for seed in range(2):
         with world_of(seed) as world:
             install_two(world, 2)
             world.run(seed)
             world.delete(LOCK)
-            assert longest_gap(world, LONG) < MOVES
+            assert world.longest_gap(LONG) < MOVES
             assert (owners(world), world.holder(LOCK)) == ({NAME}, f"default/{NAME}")
-
-
-def test_one_that_was_deleted_with_its_holder_is_made_by_the_other(world: World) -> None:
-    (first,), _ = install_two(world)
-    first.kill()
-    world.delete(LOCK)
-    assert HOLD < world.run_until(scales(world, OTHER)) < TAKEN
-
-
-def test_a_fault_of_the_last_release_is_reported(world: World) -> None:
-    (first,), _ = install_two(world)
-    refuse(world, {"get"}, 503)
-    first.leave()
-    world.run(AT_ONCE)
-    assert active(first) == {UNREAD}
-    world.lock_faults = {}
-    assert world.run_until(scales(world, OTHER)) < TAKEN
 
 
 def test_one_whose_lease_was_taken_clears_nothing(world: World) -> None:
@@ -307,9 +232,9 @@ def test_a_fault_at_the_start(verbs: set[str], caplog: pytest.LogCaptureFixture)
             else:
                 assert HOLD < took < HOLD + LAST_ATTEMPT * 2, name
             assert active(process) == {UNREAD}, name
-            assert longest_gap(world, LONG) == 0, name
+            assert world.longest_gap(LONG) == 0, name
             world.lock_faults = {}
-            assert longest_gap(world, 2 * LAST_ATTEMPT) == 0, name
+            assert world.longest_gap(2 * LAST_ATTEMPT) == 0, name
             assert (world.holder(LOCK), active(process)) == (f"default/{NAME}", set()), name
     assert "the Lease of the installation that scales could not be read or written" in caplog.text
 
@@ -322,7 +247,7 @@ def test_a_fault_costs_the_holder_nothing(verbs: set[str]) -> None:
             first = [world.join(), world.join()]
             world.run_until(world.is_fair)
             refuse(world, verbs, status)
-            assert longest_gap(world, LONG) == 0, name
+            assert world.longest_gap(LONG) == 0, name
             for process in first:
                 process.mode = "cut"
             world.run(20)
@@ -342,26 +267,14 @@ def test_one_that_stands_back_goes_on_with_that_for_a_minute(verbs: set[str]) ->
         with world_of() as world:
             install_two(world)
             refuse(world, verbs, status)
-            assert longest_gap(world, HOLD - 2 * LOOK) == 0, name
+            assert world.longest_gap(HOLD - 2 * LOOK) == 0, name
             assert owners(world) == {NAME}, name
             world.check = lambda: None  # type: ignore[method-assign]  # two that write are no outage
             world.run_until(scales(world, OTHER), 3 * HOLD)
             assert owners(world) == {NAME, OTHER}, name
             world.lock_faults = {}
             assert world.run_until(lambda world=world: len(owners(world)) == 1) < HANDED_OVER + 5, name  # type: ignore[misc]
-            assert longest_gap(world, LONG) == 0, name
-
-
-def test_a_short_fault_of_all_requests_changes_nothing() -> None:
-    for status, seconds in itertools.product((REFUSED | UNANSWERED).values(), (14.0, 50.0)):
-        with world_of() as world:
-            install_two(world, 2)
-            world.faults = dict.fromkeys(("get", "write", "list", "watch"), status)
-            world.run(seconds)
-            world.faults = {}
-            assert world.run_until(lambda world=world: not world.free) < HANDED_OVER  # type: ignore[misc]
-            assert longest_gap(world, 30) < MOVES
-            assert owners(world) == {NAME}
+            assert world.longest_gap(LONG) == 0, name
 
 
 def test_no_namespace_for_it(world: World) -> None:
@@ -380,7 +293,7 @@ RECOVERED = TAKEN + 15.0 + 4 * LAST_ATTEMPT
 """Seconds after the last fault in which one installation owns all slices: 15 are the duration of a Lease."""
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 20))
 @pytest.mark.timeout(120)
 def test_never_two_installations_and_never_none_for_long(seed: int) -> None:
@@ -405,7 +318,7 @@ def test_never_two_installations_and_never_none_for_long(seed: int) -> None:
             add(installation)
         assert world.run_until(lambda: not world.free, 2 * RECOVERED) < RECOVERED
         world.run(20)
-        assert longest_gap(world, LONG) < MOVES
+        assert world.longest_gap(LONG) < MOVES
         assert len(owners(world)) == 1
 
 

@@ -1,7 +1,6 @@
 """The Lease at an API server, over HTTP, and the fence of its holder."""
 
 import contextlib
-import math
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -10,15 +9,9 @@ from aiohttp import web
 
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.ownership import lease
-from adapter.kubernetes.ownership.lease import (
-    KubernetesLeases,
-    LeaseFence,
-    LeaseRecord,
-    Unfenced,
-    read_clocks,
-)
+from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseFence, LeaseRecord, read_clocks
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import answering, connected
+from tests.support.apiclient import answering, connected, error_of
 from tests.support.clock import FakeClock
 
 STAMP = "2026-01-31T12:00:00.000000Z"
@@ -56,12 +49,10 @@ async def test_a_lease_is_created_read_and_replaced(cluster: Cluster, store: Kub
 async def test_only_the_version_that_was_read_is_replaced(store: KubernetesLeases) -> None:
     made = await store.create(MINE, 1)
     await store.replace(made, LATER, 1)
-    with pytest.raises(KubernetesError) as caught:
-        await store.replace(made, LATER, 1)
-    assert caught.value.status == 409
-    with pytest.raises(KubernetesError) as caught:
-        await store.create(MINE, 1)
-    assert caught.value.status == 409
+    caught = await error_of(store.replace(made, LATER, 1))
+    assert caught.status == 409
+    caught = await error_of(store.create(MINE, 1))
+    assert caught.status == 409
 
 
 async def test_fields_of_others_in_a_lease_stay(cluster: Cluster, store: KubernetesLeases) -> None:
@@ -79,30 +70,11 @@ async def test_fields_of_others_in_a_lease_stay(cluster: Cluster, store: Kuberne
     assert after["spec"]["strategy"] == "OldestEmulationVersion"
 
 
-async def test_labels_that_were_removed_come_back_with_the_next_write(cluster: Cluster) -> None:
-    async with connected(cluster.url) as client:
-        store = KubernetesLeases(client, "default", "fastpath", {"fastpath.io/scaler": "x"})
-        made = await store.create(MINE, 1)
-        assert store.has_labels(made)
-        cluster.patch(
-            "leases", "fastpath", {"metadata": {"labels": {"fastpath.io/scaler": None, "team": "y"}}}
-        )
-        found = await store.fetch(1)
-        assert found is not None
-        assert not store.has_labels(found)
-        assert store.has_labels(await store.replace(found, LATER, 1))
-        assert cluster.get("leases", "fastpath")["metadata"]["labels"] == {
-            "fastpath.io/scaler": "x",
-            "team": "y",
-        }
-
-
 async def test_only_the_version_that_was_read_is_deleted(store: KubernetesLeases) -> None:
     made = await store.create(MINE, 1)
     renewed = await store.replace(made, LATER, 1)
-    with pytest.raises(KubernetesError) as caught:
-        await store.delete(made.version, 1)
-    assert caught.value.status == 409
+    caught = await error_of(store.delete(made.version, 1))
+    assert caught.status == 409
     await store.delete(renewed.version, 1)
     assert await store.fetch(1) is None
 
@@ -111,9 +83,8 @@ async def test_every_call_is_bounded(cluster: Cluster, store: KubernetesLeases) 
     made = await store.create(MINE, 1)
     cluster.delay(30, "*", "leases")
     for call in (store.fetch(0.05), store.create(MINE, 0.05), store.replace(made, LATER, 0.05)):
-        with pytest.raises(KubernetesError) as caught:
-            await call
-        assert caught.value.reason == "Timeout"
+        caught = await error_of(call)
+        assert caught.reason == "Timeout"
 
 
 async def test_an_empty_lease_has_no_holder(cluster: Cluster, store: KubernetesLeases) -> None:
@@ -145,13 +116,6 @@ async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
             await store.fetch(1)
 
 
-async def test_a_refused_lease_is_an_error(cluster: Cluster, store: KubernetesLeases) -> None:
-    cluster.forbid("get", "leases")
-    with pytest.raises(KubernetesError) as caught:
-        await store.fetch(1)
-    assert caught.value.status == 403
-
-
 def test_times_are_those_of_the_api() -> None:
     assert lease.micro_time(1_769_860_800.25) == "2026-01-31T12:00:00.250000Z"
     assert msgspec.json.decode(b'"2026-01-31T12:00:00.250000Z"') == lease.micro_time(1_769_860_800.25)
@@ -165,7 +129,7 @@ def fence(clock: FakeClock) -> LeaseFence:
 def refusal(fence: LeaseFence) -> str:
     with pytest.raises(NotLeadingError) as caught:
         fence.check()
-    return str(caught.value)
+    return str(caught)
 
 
 def test_a_write_may_take_the_rest_of_the_renew_deadline(clock: FakeClock, fence: LeaseFence) -> None:
@@ -225,7 +189,3 @@ def test_a_closed_fence_never_opens_again(clock: FakeClock, fence: LeaseFence) -
     fence.renewed(read_clocks(clock))
     assert fence.closed
     assert refusal(fence) == "the lease is no longer held"
-
-
-def test_without_leases_nothing_is_fenced() -> None:
-    assert Unfenced().check() == math.inf

@@ -33,10 +33,7 @@ async def test_an_apply_names_the_annotation_and_nothing_else(cost: int | None) 
     assert writer.slots == [(WriteKind.COST, "default", "web")]
     (((kind, method, path, content), options),) = writer.sent
     assert (kind, method, path) == (WriteKind.COST, "PATCH", "/api/v1/namespaces/default/pods/web-1")
-    assert options == {
-        "content_type": "application/apply-patch+yaml",
-        "manager": "fastpath-idle-scale-down",
-    }
+    assert options == {"content_type": "application/apply-patch+yaml", "manager": "fastpath-idle-scale-down"}
     metadata: dict[str, Any] = {"name": "web-1", "namespace": "default"}
     if cost is not None:
         metadata["annotations"] = {COST_ANNOTATION: "-3"}

@@ -9,12 +9,8 @@ import pytest
 
 from adapter.kubernetes.write import events
 from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
-from adapter.kubernetes.write.writer import WriteKind
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.clock import LoopClock
-from tests.support.waiting import running, until
+from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 
 WEB = Regarding("fastpath.io/v1alpha1", "FastPathAutoscaler", "default", "web", "uid-1", "42")
@@ -152,25 +148,6 @@ async def test_nothing_is_written_behind_a_shut_fence(office: Office) -> None:
     assert office.events() == []
 
 
-async def test_too_many_in_the_queue_are_dropped(desk: Desk) -> None:
-    office = Office(desk)
-    for number in range(events.QUEUED + 3):
-        office.say(str(number))
-    assert office.dropped("queue") == 3
-
-
-async def test_a_full_queue_keeps_what_would_only_change_places(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "QUEUED", 3)
-    office, other = Office(desk), WEB._replace(namespace="kube-system")
-    for message, about in [("1", WEB), ("2", WEB), ("3", other), ("4", other)]:
-        office.say(message, about=about)
-    async with at_work(office):
-        await until(lambda: len(office.events()) == 3)
-    assert {event["message"] for event in office.events()} == {"1", "2", "3"}
-
-
 async def test_a_long_text_is_cut(office: Office) -> None:
     office.say("x" * 5000)
     await until(office.events)
@@ -201,46 +178,6 @@ async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
         await office.recorder.drain(0.05)
     assert office.dropped("fenced") == 2
     assert not desk.faults.active(), "with the term its faults are over"
-
-
-@pytest.mark.looptime
-async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_another() -> None:
-    class Writer:
-        """Takes a second for each event."""
-
-        def __init__(self) -> None:
-            self.paths: list[str] = []
-
-        async def acquire(self, _: WriteKind) -> None:
-            await asyncio.sleep(1)
-
-        async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
-            self.paths.append(path)
-
-    writer, clock, monitoring = Writer(), LoopClock(), Monitoring()
-    # all it calls
-    recorder = EventRecorder(
-        writer,  # type: ignore[arg-type]
-        clock,
-        lambda: 0.0,
-        monitoring,
-        ProblemLog(monitoring, clock),
-        EventBacklog(monitoring),
-    )
-    for number in range(events.QUEUED + 5):
-        about = WEB._replace(namespace="greedy", name=f"web{number % 100}")
-        recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")
-    for _ in range(2):
-        recorder.record(WEB._replace(namespace="victim"), "Normal", "SuccessfulRescale", "New size: 5")
-    async with running(recorder.run()):
-        await asyncio.sleep(4.5)
-
-    assert writer.paths.count("/api/v1/namespaces/victim/events") == 1
-    assert any(path.startswith("/api/v1/namespaces/victim/events/") for path in writer.paths), (
-        "and its repetition"
-    )
-    dropped = monitoring.registry.get_sample_value("fastpath_events_dropped_total", {"reason": "queue"})
-    assert dropped == 5 + 2
 
 
 @pytest.mark.parametrize("broken", ["_document", "Correlator.correlate"])

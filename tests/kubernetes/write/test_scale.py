@@ -5,11 +5,10 @@ import pytest
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
-from adapter.kubernetes.write import scale
 from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_superseded, may_be_ours
-from adapter.kubernetes.write.writer import WriteKind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.apiclient import error_of
 from tests.support.writing import Desk
 
 WEB = ScaleTarget(2, 2, "app=web", "", "", "/apis/apps/v1/namespaces/default/deployments/web/scale")
@@ -54,21 +53,15 @@ async def test_a_scale_is_read(desk: Desk) -> None:
     assert scale == ScaleState(2, 0, "app=web", version(desk), uid)
 
 
-async def test_the_version_after_a_write_serves_the_next(desk: Desk) -> None:
-    seen = await write(desk, 5, version(desk))
-    await write(desk, 0, seen)
-    assert replicas(desk) == 0
-
-
 async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
     stale = version(desk)
     desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-    with pytest.raises(KubernetesError) as caught:
-        await write(desk, 5, stale)
-    assert is_superseded(caught.value)
-    assert not may_be_ours(caught.value)
+    caught = await error_of(write(desk, 5, stale))
+    assert is_superseded(caught)
+    assert not may_be_ours(caught)
     assert replicas(desk) == 7
     assert desk.writes("scale", "conflict") == 1
+    assert not desk.faults.active()
 
 
 @pytest.mark.parametrize(
@@ -82,10 +75,9 @@ async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
 )
 async def test_a_refusal_of_the_server(desk: Desk, code: int, *, superseded: bool) -> None:
     desk.cluster.fail(code, "update", "deployments/scale")
-    with pytest.raises(KubernetesError) as caught:
-        await write(desk, 5, version(desk))
-    assert caught.value.status == code
-    assert (is_superseded(caught.value), may_be_ours(caught.value)) == (superseded, False)
+    caught = await error_of(write(desk, 5, version(desk)))
+    assert caught.status == code
+    assert (is_superseded(caught), may_be_ours(caught)) == (superseded, False)
     assert desk.writes("scale", "failed") == 1
 
 
@@ -94,18 +86,27 @@ async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
     desk.cluster.lose_answers("update", "deployments/scale", 1)
     scales = ScaleWriter(desk.writer)
     await scales.get_scale(WEB)  # over the connection that will break
-    with pytest.raises(KubernetesError) as caught:
-        await write(desk, 5, version(desk))
-    assert is_superseded(caught.value)
-    assert may_be_ours(caught.value)
+    caught = await error_of(write(desk, 5, version(desk)))
+    assert is_superseded(caught)
+    assert may_be_ours(caught)
     assert (await scales.get_scale(WEB)).replicas == replicas(desk) == 5
 
 
 async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
     with pytest.raises(KubernetesError, match="response is not a Scale object"):
         await ScaleWriter(desk.writer).get_scale(WEB._replace(path="/version"))
+
+
+class Bare:
+    async def get(self, _path: str) -> ResponseBody:
+        return ResponseBody("application/json", b'{"metadata": {}}')
+
+
+async def test_a_scale_without_a_version(desk: Desk) -> None:
+    """A PUT could not be bound to what was read."""
+    desk.writer.client = Bare()  # type: ignore[assignment]  # all that is called
     with pytest.raises(KubernetesError, match="without a resource version"):
-        scale._decode(ResponseBody("application/json", b'{"metadata": {}}'), "get it")
+        await ScaleWriter(desk.writer).get_scale(WEB)
 
 
 # --- the fence ----------------------------------------------------------------------------------------------
@@ -122,33 +123,14 @@ async def test_a_shut_fence_lets_nothing_through(desk: Desk, passes: int) -> Non
     assert desk.writes("scale", "fenced") == 1
 
 
-async def test_slots_are_asked_for_by_namespace_and_name(desk: Desk) -> None:
-    slots: list[tuple[object, ...]] = []
-
-    async def acquire(*slot: object) -> None:
-        slots.append(slot)
-
-    desk.writer.acquire = acquire  # type: ignore[method-assign, assignment]  # the queue shares by these
-    path = "/api/v1/namespaces/shop/replicationcontrollers/web/scale"
-    await ScaleWriter(desk.writer).acquire(WEB._replace(path=path))
-    assert slots == [(WriteKind.SCALE, "shop", "web")]
-
-
 async def test_a_refused_scale_is_in_the_log_with_the_words_of_the_server(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.cluster.forbid("update", "deployments/scale")
     for _ in range(2):
-        with pytest.raises(KubernetesError):
-            await write(desk, 5, version(desk))
+        await error_of(write(desk, 5, version(desk)))
     (record,) = [each for each in caplog.records if each.message == "a write was refused"]
     shown = record.facts  # type: ignore[attr-defined]
     assert (shown["fault"], shown["subject"]) == ("scale-write", "default")
     assert shown["error"].startswith(f"PUT {WEB.path}: ")
     assert 'deployments.apps "web" is forbidden: User ' in shown["error"]
-
-
-async def test_a_conflict_is_no_fault(desk: Desk) -> None:
-    with pytest.raises(KubernetesError):
-        await write(desk, 5, "1")
-    assert not desk.faults.active()

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -54,6 +54,188 @@ def test_what_may_not_wait(wanted: HorizontalPodAutoscalerStatus, *, urgent: boo
     assert is_urgent(CALM, wanted) is urgent
 
 
+@contextlib.asynccontextmanager
+async def running(writer: StatusWriter) -> AsyncIterator[None]:
+    task = asyncio.create_task(writer.run())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled(), task
+
+
+# --- when a status is written -------------------------------------------------------------------------------
+
+
+class Queue:
+    """A status writer in fake time, whose writes take a tenth of a second each; some fail at first."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.paths: list[str] = []
+        self.failures = failures
+        self.given_back = 0
+        self.granted: Callable[[], object] = lambda: None
+        clock, monitoring = LoopClock(), Monitoring()
+        problems, shared = ProblemLog(monitoring, clock), StatusWriters(monitoring)
+        self.writer = StatusWriter(self, clock, problems, shared)  # type: ignore[arg-type]  # all it calls
+
+    async def acquire(self, _: WriteKind) -> None:
+        await asyncio.sleep(0.1)
+        self.granted()
+
+    def give_back(self) -> None:
+        self.given_back += 1
+
+    async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
+        await asyncio.sleep(0.05)
+        if self.failures:
+            self.failures -= 1
+            raise KubernetesError(500, "InternalError", "made up")
+        self.paths.append(path)
+
+    def submit(
+        self,
+        status: HorizontalPodAutoscalerStatus,
+        name: str = "web",
+        *,
+        namespace: str = "default",
+        seen: HorizontalPodAutoscalerStatus = CALM,
+    ) -> None:
+        self.writer.submit(StatusUpdate(namespace, name, "uid", name, "1", status, dict), seen)
+
+
+@pytest.mark.looptime
+async def test_what_matters_is_written_at_once_and_of_the_rest_the_latest_after_a_period() -> None:
+    queue = Queue()
+    async with running(queue.writer):
+        queue.submit(change(desired_replicas=3), "urgent")
+        for generation in range(5):
+            queue.submit(change(observed_generation=generation))
+            await asyncio.sleep(1)
+        assert queue.paths == ["urgent"]
+        await asyncio.sleep(statuswriter.PERIOD - 6)
+        assert queue.paths == ["urgent"]
+        await asyncio.sleep(statuswriter.PERIOD)
+        assert queue.paths == ["urgent", "web"]
+
+
+@pytest.mark.looptime
+async def test_what_says_the_same_and_what_is_forgotten_is_not_written() -> None:
+    queue = Queue()
+    async with running(queue.writer):
+        for status in (CALM, change(observed_generation=1), CALM):
+            queue.submit(status)
+        queue.submit(change(observed_generation=1), "gone")
+        queue.writer.forget("default", "gone")
+        await asyncio.sleep(3 * statuswriter.PERIOD)
+    assert queue.paths == []
+
+
+@pytest.mark.looptime
+async def test_a_status_that_becomes_urgent_while_it_waits_goes_at_once() -> None:
+    queue = Queue()
+    async with running(queue.writer):
+        queue.submit(change(observed_generation=1))
+        queue.submit(change(desired_replicas=3))
+        await asyncio.sleep(1)
+    assert queue.paths == ["web"]
+
+
+@pytest.mark.looptime
+async def test_for_a_period_after_a_write_it_counts_and_then_what_another_client_has_written() -> None:
+    queue, wanted = Queue(), change(desired_replicas=3)
+    async with running(queue.writer):
+        queue.submit(wanted)
+        await asyncio.sleep(1)
+        queue.submit(wanted, seen=CALM)
+        queue.submit(change(desired_replicas=3, observed_generation=2))
+        await asyncio.sleep(statuswriter.PERIOD - 2)
+        assert len(queue.paths) == 1
+        await asyncio.sleep(3)
+        assert len(queue.paths) == 2
+        await asyncio.sleep(statuswriter.PERIOD)
+        queue.submit(wanted, seen=wanted)
+        await asyncio.sleep(1)
+        assert len(queue.paths) == 2
+        queue.submit(wanted, seen=CALM)
+        await asyncio.sleep(1)
+        assert len(queue.paths) == 3
+
+
+@pytest.mark.looptime
+async def test_hours_of_failures_are_no_end() -> None:
+    queue = Queue(failures=1100)
+    for name in ("web", "api"):
+        queue.submit(change(desired_replicas=3), name)
+    async with running(queue.writer):
+        await asyncio.sleep(1100 * statuswriter.RETRY_LIMIT)
+    assert sorted(queue.paths) == ["api", "web"]
+
+
+@pytest.mark.looptime
+async def test_urgent_ones_pass_a_backlog_and_what_was_forgotten_stops_no_other() -> None:
+    queue, names = Queue(), [f"web-{number}" for number in range(12)]
+    for name in names:
+        queue.submit(change(observed_generation=1), name)
+    async with running(queue.writer):
+        await asyncio.sleep(statuswriter.PERIOD + 0.05)
+        assert queue.paths == []
+        queue.submit(change(desired_replicas=3), "urgent")
+        queue.writer.forget("default", names.pop(0))
+        await asyncio.sleep(2)
+    assert queue.paths[0] == "urgent"
+    assert sorted(queue.paths[1:]) == sorted(names)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("turns", [0, 1], ids=["before it is taken", "before it is written"])
+async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other(turns: int) -> None:
+    queue = Queue()
+
+    def forget() -> None:
+        queue.granted = lambda: None
+        gone = "default", "web"
+        if turns:
+            asyncio.get_running_loop().call_soon(queue.writer.forget, *gone)
+        else:
+            queue.writer.forget(*gone)
+
+    queue.granted = forget
+    async with running(queue.writer):
+        queue.submit(change(desired_replicas=3))
+        await asyncio.sleep(0.11)
+        queue.submit(change(desired_replicas=4), "api")
+        await asyncio.sleep(1)
+    assert (queue.paths, queue.given_back) == (["api"], 1)
+
+
+@pytest.mark.looptime
+async def test_a_status_that_changes_while_it_is_written_is_written_again() -> None:
+    queue = Queue()
+    async with running(queue.writer):
+        queue.submit(change(desired_replicas=3))
+        await asyncio.sleep(0.12)
+        queue.submit(change(desired_replicas=4))
+        await asyncio.sleep(1)
+    assert queue.paths == ["web", "web"]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("urgent", [True, False])
+async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_another_by_one_turn(
+    *, urgent: bool
+) -> None:
+    queue = Queue()
+    status = change(desired_replicas=3) if urgent else change(observed_generation=1)
+    for number in range(100):
+        queue.submit(status, f"web{number}", namespace="greedy")
+    queue.submit(status, "victim", namespace="victim")
+    async with running(queue.writer):
+        await asyncio.sleep(0 if urgent else statuswriter.PERIOD)
+        await asyncio.sleep(0.5)
+    assert "victim" in queue.paths
+    assert len(queue.paths) <= 6
+
+
 # --- at the cluster -----------------------------------------------------------------------------------------
 
 
@@ -63,10 +245,14 @@ class Office:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.failed: list[KubernetesError] = []
-        self.shared = StatusWriters(desk.monitoring)
-        self.writer = StatusWriter(
-            desk.writer, desk.clock, desk.faults, self.shared, lambda _, error: self.failed.append(error)
-        )
+        self.is_broken = False
+        shared = StatusWriters(desk.monitoring)
+        self.writer = StatusWriter(desk.writer, desk.clock, desk.faults, shared, self.note)
+
+    def note(self, _: StatusUpdate, error: KubernetesError) -> None:
+        if self.is_broken:
+            raise ZeroDivisionError
+        self.failed.append(error)
 
     def make(self, *names: str) -> None:
         for name in names:
@@ -116,79 +302,8 @@ async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         office = Office(desk)
         office.make("web", "api")
-        async with running(office):
+        async with running(office.writer):
             yield office
-
-
-@contextlib.asynccontextmanager
-async def running(office: Office) -> AsyncIterator[None]:
-    task = asyncio.create_task(office.writer.run())
-    yield
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled(), task
-
-
-async def test_what_matters_is_written_at_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statuswriter, "PERIOD", 3600.0)
-    office.submit(change(desired_replicas=3))
-    await until(office.status)
-    assert office.status() == {"currentReplicas": 2, "desiredReplicas": 3}
-    await until(lambda: office.desk.writes("status", "success") == 1)
-
-
-async def test_the_rest_waits_and_only_the_latest_is_written(office: Office) -> None:
-    for generation in range(5):
-        office.submit(change(observed_generation=generation))
-        await asyncio.sleep(0.01)
-    assert office.patches == []
-    await until(lambda: office.patches)
-    await asyncio.sleep(0.2)
-    assert office.patches == ["web"]
-
-
-async def test_what_says_the_same_is_not_written(office: Office) -> None:
-    office.submit(CALM)
-    office.submit(change(observed_generation=1))
-    office.submit(CALM)
-    await asyncio.sleep(0.25)
-    assert office.patches == []
-
-
-async def test_a_status_that_becomes_urgent_while_it_waits_goes_at_once(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(statuswriter, "PERIOD", 3600.0)
-    office.submit(change(observed_generation=1))
-    office.submit(change(desired_replicas=3))
-    await until(lambda: office.patches)
-
-
-@pytest.mark.looptime
-async def test_after_a_write_small_changes_wait_a_period() -> None:
-    counter, writer = counted()
-    task = asyncio.create_task(writer.run())
-    for status in (change(desired_replicas=3), change(desired_replicas=3, observed_generation=2)):
-        writer.submit(StatusUpdate("default", "web", "uid", "default/web", "1", status, dict), CALM)
-        await asyncio.sleep(1)
-    await asyncio.sleep(statuswriter.PERIOD - 3)
-    assert len(counter.paths) == 1
-    await asyncio.sleep(2)
-    assert len(counter.paths) == 2
-    task.cancel()
-    await asyncio.wait([task])
-
-
-async def test_a_status_that_another_client_changed_is_written_again(office: Office) -> None:
-    wanted = change(desired_replicas=3)
-    office.submit(wanted)
-    await until(lambda: office.patches)
-    await asyncio.sleep(0.2)
-    office.submit(wanted, seen=wanted)
-    await asyncio.sleep(0.05)
-    assert len(office.patches) == 1
-    office.submit(wanted, seen=CALM)
-    await until(lambda: len(office.patches) == 2)
 
 
 async def test_a_recreated_object_starts_from_its_own_status(office: Office) -> None:
@@ -258,13 +373,6 @@ async def test_a_shut_fence_holds_statuses_back(office: Office, passes: int) -> 
     await until(office.status)
 
 
-async def test_a_forgotten_object_is_not_written(office: Office) -> None:
-    office.submit(change(observed_generation=1))
-    office.writer.forget("default", "web")
-    await asyncio.sleep(0.2)
-    assert office.patches == []
-
-
 async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: Office) -> None:
     office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 100)
     office.submit(change(desired_replicas=3))
@@ -279,111 +387,11 @@ async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: O
     assert not office.desk.faults.active()
 
 
-async def test_hours_of_failures_are_no_end(office: Office) -> None:
-    office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", times=1)
-    office.submit(change(desired_replicas=3))
-    await until(lambda: office.failed)
-    office.writer._entries["default", "web"].failures = 3000
-    office.submit(change(desired_replicas=4))
-    office.submit(change(desired_replicas=4), "api")
-    await until(lambda: office.status("api"))
-
-
-async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other(desk: Desk) -> None:
-    office = Office(desk)
-    office.make("web", "api")
-    acquire = desk.writer.acquire
-
-    async def acquire_and_go(kind: WriteKind) -> None:
-        await acquire(kind)
-        # before the task that writes has taken its first step
-        asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
-
-    # the moment is what matters
-    desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]
-    async with running(office):
-        office.submit(change(desired_replicas=3))
-        await asyncio.sleep(0.02)
-        office.submit(change(desired_replicas=4), "api")
-        await until(lambda: office.patches)
-    assert office.status("api")["desiredReplicas"] == 4
-
-
-async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
-    monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
-    office = Office(desk)
-    office.shared.gate = asyncio.Semaphore(1)  # of several under way together any may arrive first
-    names = [f"web-{number}" for number in range(12)]
-    office.make(*names, "urgent")
-    desk.budget.pause(60)
-    for name in names:
-        office.submit(change(observed_generation=1), name)
-    async with running(office):
-        await asyncio.sleep(0.02)
-        office.submit(change(desired_replicas=3), "urgent")
-        desk.budget._paused_until = [0.0] * len(WriteKind)
-        desk.budget._serve()
-        await until(lambda: len(office.patches) == 13)
-    assert office.patches[0] == "urgent"
-
-
-class Counter:
-    """A writer that takes a tenth of a second for each turn, and remembers the paths."""
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-
-    async def acquire(self, _: WriteKind) -> None:
-        await asyncio.sleep(0.1)
-
-    def give_back(self) -> None:
-        pass
-
-    async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
-        self.paths.append(path)
-
-
-def counted() -> tuple[Counter, StatusWriter]:
-    clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
-    # all it calls
-    problems, shared = ProblemLog(monitoring, clock), StatusWriters(monitoring)
-    return counter, StatusWriter(counter, clock, problems, shared)  # type: ignore[arg-type]
-
-
-@pytest.mark.looptime
-@pytest.mark.parametrize("urgent", [True, False])
-async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_another_by_one_turn(
-    *, urgent: bool
-) -> None:
-    counter, writer = counted()
-    status = change(desired_replicas=3) if urgent else change(observed_generation=1)
-    keys = [("greedy", f"web{number}") for number in range(100)] + [("victim", "web")]
-    for namespace, name in keys:
-        writer.submit(StatusUpdate(namespace, name, "uid", f"{namespace}/{name}", "1", status, dict), CALM)
-    task = asyncio.create_task(writer.run())
-    await asyncio.sleep(0 if urgent else statuswriter.PERIOD)
-    await asyncio.sleep(0.5)
-    task.cancel()
-    await asyncio.wait([task])
-
-    assert "victim/web" in counter.paths
-    assert len(counter.paths) <= 6
-
-
-async def test_the_queue_is_a_metric(office: Office) -> None:
-    office.desk.budget.pause(0.1)
-    office.submit(change(desired_replicas=3))
-    office.submit(change(desired_replicas=3), "api")
-    assert office.desk.sample("fastpath_write_queue_length", type="status") == 2
-    await until(lambda: len(office.patches) == 2)
-    await until(lambda: office.desk.sample("fastpath_write_queue_length", type="status") == 0)
-
-
 async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Desk) -> None:
     office = Office(desk)
     office.make("web", "api")
     cluster.delay(0.1, "patch")
-    async with running(office):
+    async with running(office.writer):
         office.submit(change(desired_replicas=3))
         office.submit(change(observed_generation=3), "api")
         await until(lambda: office.patches)
@@ -413,6 +421,14 @@ async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -
     assert not office.desk.faults.active(), "with the term its faults are over"
 
 
+async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -> None:
+    office.is_broken = True
+    office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 1)
+    office.submit(change(current_replicas=3))
+    await until(office.status)
+    assert office.desk.sample("fastpath_scaler_unexpected_errors_total") == 1
+
+
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -433,11 +449,3 @@ async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     ]
     office.submit(change(current_replicas=4), "api")
     await until(lambda: office.status("api"))
-
-
-async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -> None:
-    office.writer._failed = lambda *_: 1 // 0  # type: ignore[assignment]
-    office.desk.cluster.fail(422, "patch", "horizontalpodautoscalers/status", 1)
-    office.submit(change(current_replicas=3))
-    await until(office.status)
-    assert office.desk.sample("fastpath_scaler_unexpected_errors_total") == 1
