@@ -9,7 +9,7 @@ import pytest
 
 from adapter.autoscaler import cost_keeper
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import PodsReading
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.write import deletion_costs
@@ -140,14 +140,6 @@ async def test_pods_of_an_earlier_scale_down_count_while_they_are_there(bench: I
     await bench.work(2)
     assert bench.server.writes == [("web", 2), ("web", 1)]
     assert bench.costs.applied == [("a", -5), ("b", -4), ("c", -3)]
-
-
-async def test_surplus_pods_of_an_update_get_no_cost(bench: IdleBench) -> None:
-    await bench.begin(5)
-    bench.set_pods(*"abcdefg")
-    bench.want(4)
-    await bench.work()
-    assert bench.costs.applied == [("a", -7)]
 
 
 async def test_costs_that_are_late_are_not_waited_for(
@@ -295,15 +287,6 @@ async def test_a_target_without_a_replica_set_gets_no_costs(bench: IdleBench) ->
     assert bench.costs.applied == []
 
 
-async def test_without_values_kubernetes_chooses(bench: IdleBench) -> None:
-    await bench.begin(5)
-    bench.sources.readings["connections"] = Unavailable("NoMetrics", "none")
-    bench.want(3)
-    await bench.work(2)
-    assert bench.server.writes == [("web", 3)]
-    assert bench.costs.applied == []
-
-
 async def test_pods_are_ranked_by_a_metric_of_the_spec(bench: IdleBench) -> None:
     metric = {
         "type": "Pods",
@@ -317,15 +300,6 @@ async def test_pods_are_ranked_by_a_metric_of_the_spec(bench: IdleBench) -> None
     assert bench.server.writes == [("web", 1)]
     assert sorted(bench.costs.applied) == [("b", -3), ("c", -2)]
     assert len(bench.sources.opened) == 1
-
-
-async def test_an_autoscaler_without_the_option_costs_nothing(bench: IdleBench) -> None:
-    await bench.begin(5, scaleDown=None)
-    bench.want(3)
-    await bench.work(2)
-    assert bench.server.writes == [("web", 3)]
-    assert bench.costs.applied == []
-    assert bench.condition() is None
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "without the option"])
@@ -474,14 +448,6 @@ async def test_samples_count_after_the_clock_was_set_back(bench: IdleBench) -> N
     assert bench.costs.applied[2:] == [("c", -3)]
 
 
-async def test_an_hpa_that_does_not_scale_down_loses_the_costs(bench: IdleBench) -> None:
-    await begin_boosted(bench, Boost(BOOST))
-    await bench.work(50)
-    bench.want(5)
-    await bench.work(33)
-    assert sorted(bench.costs.applied[2:]) == [("a", None), ("b", None)]
-
-
 async def test_costs_that_fail_are_tried_again_after_a_pause(bench: IdleBench) -> None:
     await begin_boosted(bench, Boost(BOOST))
     bench.costs.error = KubernetesError(503, "Down", "down")
@@ -490,9 +456,3 @@ async def test_costs_that_fail_are_tried_again_after_a_pause(bench: IdleBench) -
     bench.costs.error = None
     await bench.work(15)
     assert bench.costs.applied[2:] == [("a", -5), ("b", -4)]
-
-
-async def test_an_hpa_that_is_only_advised_gets_no_costs(bench: IdleBench) -> None:
-    await begin_boosted(bench, Boost(BOOST, fault="no handshake"))
-    await bench.work(70)
-    assert bench.costs.applied == []

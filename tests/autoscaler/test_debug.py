@@ -15,7 +15,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, FleetView
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.test_boost import ON, BoostBench
-from tests.autoscaler.test_schedules import HPA, OWN, ScheduleBench, window
+from tests.autoscaler.test_schedules import OWN, ScheduleBench, window
 from tests.support.controller import QUEUE, Bench, fpa, shown_document
 from tests.support.scaling import NOW, external_metric
 
@@ -95,14 +95,6 @@ async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
     assert following.at == debug.moment(bench.controller.loop.now() + 290 * SECOND)
 
 
-async def test_nothing_comes_next_where_nothing_is_known(bench: Bench) -> None:
-    await bench.begin_with(4)
-    assert view(bench).next is None
-
-    bench.server.cached.clear()
-    assert view(bench).next is None
-
-
 async def test_values_are_shown_with_their_targets_and_ages(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.sources.opened[0].sampled = bench.controller.loop.now() - 5 * SECOND
@@ -131,13 +123,6 @@ async def test_the_journal_is_left_out_where_it_is_not_asked_for(bench: Bench) -
     assert view(bench).journal
 
 
-async def test_an_invalid_spec_has_no_metrics(bench: Bench) -> None:
-    bench.put(fpa(QUEUE, minReplicas=30), replicas=4)
-    await bench.step()
-
-    assert list(view(bench).metrics) == []
-
-
 async def test_windows_of_schedules_are_ahead() -> None:
     bench = ScheduleBench()
     bench.schedules.by_key = {OWN: (window("13:10", "13:30"),)}
@@ -150,16 +135,6 @@ async def test_windows_of_schedules_are_ahead() -> None:
     assert "lunch" in ahead.source
     assert shown.next is not None
     assert (shown.next.replicas, shown.next.at[11:16]) == (12, "12:10")
-    bench.controller.close()
-
-
-async def test_windows_that_are_being_computed_are_not_ahead() -> None:
-    bench = ScheduleBench()
-    bench.schedules.by_key = {OWN: (window("13:10", "13:30"),)}
-    await bench.begin_with(4)
-    bench.schedules.computed = False
-
-    assert list(view(bench).ahead) == []
     bench.controller.close()
 
 
@@ -221,25 +196,3 @@ async def test_what_comes_after_a_window_waits_for_the_window_and_then_for_the_s
     assert (shown.next.replicas, shown.next.at[11:16]) == (4, "12:15")
     assert shown.next.released == "held by a schedule until 2026-11-20T12:10:00.000Z, then by stabilization"
     bench.controller.close()
-
-
-async def test_a_floor_that_a_window_holds_too_ends_with_the_window() -> None:
-    bench = ScheduleBench()
-    bench.scheduled(HPA, window("12:50", "13:10"))
-    await bench.steps(2, 1)
-
-    document = shown_document(bench.controller)
-
-    floor = document["boost"]["floor"]
-    assert (floor["replicas"], floor["until"][11:16]) == (12, "12:10")
-    bench.controller.close()
-
-
-async def test_a_status_names_the_autoscaler_and_not_the_hpa(bench: Bench) -> None:
-    bench.server.fail = "forbidden"
-    await bench.begin_with(8)
-
-    texts = [condition["message"] for condition in shown_document(bench.controller)["status"]["conditions"]]
-
-    assert "the autoscaler was unable to update the target scale: forbidden" in texts
-    assert not any("HPA" in text for text in texts)

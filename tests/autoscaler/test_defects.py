@@ -46,10 +46,6 @@ class Broken:
         return self.works(*given, **named)
 
 
-def test_none_are_counted_at_first(bench: Bench) -> None:
-    assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
-
-
 async def test_a_decision_that_ends_in_a_defect_affects_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,18 +137,6 @@ async def test_an_autoscaler_behind_a_shut_fence_is_decided_again(bench: Bench) 
 
     await bench.step(1)
     assert bench.server.writes == [("web", 7)]
-
-
-async def test_the_end_of_the_loop_ends_writes(bench: Bench) -> None:
-    bench.server.gate = asyncio.Event()
-    task = asyncio.create_task(bench.controller.loop.run())
-    bench.put(fpa(QUEUE), replicas=4)
-    await until(lambda: bench.controller.loop._writes)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-    assert not bench.controller.loop._writes
-    assert (defects(bench), bench.server.writes) == (0, [])
 
 
 @pytest.mark.parametrize("broken", ["set_clock", "close"])

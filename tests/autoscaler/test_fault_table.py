@@ -442,30 +442,6 @@ def sync_as_upstream(world: FaultyWorkload, count: int, missing: int, load: floa
     return decision.decide(autoscaler, seen, History(), NOW).replicas
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
-    """The fresh one may raise; while the other has no value nothing shrinks."""
-    world = FaultyWorkload("External AverageValue")
-    world.kind = Kind(external_metric(averageValue="10"), per_pod=False)
-    async with running(world) as controller:
-        both = [external_metric(averageValue="10"), pods_metric("10")]
-        controller.put(fpa(both, minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW))
-        original = world.sample_objects
-
-        async def broken(question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
-            raise InternalError("unable to fetch metrics")
-
-        world.sample_objects = broken  # type: ignore[method-assign]  # the other metric alone
-        world.load = DIRECTIONS[direction]
-        await live(world, 60)
-        assert min(world.counts) >= REPLICAS
-        assert world.replicas == (MOST if direction == "growing" else REPLICAS)
-
-        world.sample_objects = original  # type: ignore[method-assign]  # as above
-        await live(world, 60)
-        assert world.replicas >= {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
-
-
 class Sampled(FaultyWorkload):
     """A workload whose metric is sampled from time to time, and shows the last sample until the next one."""
 

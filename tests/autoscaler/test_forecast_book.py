@@ -23,7 +23,6 @@ from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import LoopClock, ScheduleBench
 from tests.support.controller import fpa, shown_document
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
-from tests.support.waiting import until
 
 START = 19_700 * DAY
 LIMITS = Limits(2, 60, 1, 5, 0.9, 1.0)
@@ -230,16 +229,6 @@ async def test_while_the_rules_are_not_known_nothing_fails() -> None:
     assert len(bench.asked) == 1
 
 
-async def test_the_end_of_a_term_leaves_nothing() -> None:
-    bench = Bench()
-    await bench.open()
-    following = asyncio.create_task(bench.book.run(bench.controller))
-    await until(lambda: bench.asked != [])
-    following.cancel()
-    await asyncio.wait([following])
-    assert (bench.metric("ready"), bench.book.document_of(bench.key)) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("verdict", "status", "reason", "message"),
     [
@@ -278,17 +267,6 @@ async def test_what_is_missing_is_looked_for_each_hour() -> None:
     assert len(bench.asked) == 3
 
 
-async def test_a_demotion_is_told() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(60)
-    bench.verdict = verdict_of(START, BAD)
-    await bench.run_for(25 * 60)
-    assert bench.condition()[1] == "Refused"
-    assert bench.events() == ["ForecastActs", "ForecastRefused"]
-    assert bench.state.bounds.forecast == 0
-
-
 async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     bench = Bench()
     await bench.open()
@@ -300,15 +278,6 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     bench.history.values = [10.0] * 4 * 1440
     assert (await bench.run_for(2))[-1] == FLOOR
     assert bench.events() == ["ForecastActs"]  # what comes and goes is no news
-
-
-async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(10)
-    bench.clock.seconds += STEP
-    await bench.book.look(bench.controller)
-    assert bench.book.bound_of(bench.key).min == 0
 
 
 async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
@@ -353,30 +322,6 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
     assert bench.condition()[1] == "Acting"
 
 
-async def test_a_pause_outlives_its_autoscaler() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(5)
-    key = bench.key
-    bench.controller.remove(key)
-    assert bench.book.document_of(key) is None
-    await bench.open()
-    assert await bench.run_for(5) == [0] * 5
-    assert len(bench.asked) == 1
-    assert bench.condition() == PAUSED
-
-
-async def test_what_cost_next_to_nothing_is_repeated_at_once() -> None:
-    bench = Bench()
-    bench.queries = {}
-    await bench.open()
-    await bench.run_for(2)
-    bench.queries = {METRIC: "sum(queue)"}
-    bench.put_spec(syncPeriod="10s")
-    await bench.run_for(1)
-    assert len(bench.asked) == 1
-
-
 async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
     bench = Bench()
     await bench.open()
@@ -396,29 +341,6 @@ async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
     await bench.run_for(PAUSE // STEP)
     assert [each.autoscaler.spec.max_replicas for each in bench.asked] == [60, 30]
     assert [each.judges for each in bench.asked] == [True, True]
-
-
-async def test_a_defect_is_logged_and_leaves_the_floors_alone(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    await bench.open()
-
-    async def run(job: ForecastJob) -> ForecastAnswer:
-        raise ZeroDivisionError
-
-    bench.worker.run = run  # type: ignore[method-assign]
-    await bench.run_for(2)
-    assert "unexpected error while making a forecast" in caplog.text
-    assert bench.condition() == ("False", "WorkerFailed", "an unexpected error: see the log")
-
-
-async def test_after_the_clock_was_set_back_jobs_go_on() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(5)
-    bench.clock.skew -= DAY
-    bench.history.start -= DAY
-    await bench.run_for(5)
-    assert len(bench.asked) == 2
 
 
 async def test_a_floor_that_is_not_computed_any_more_ends() -> None:

@@ -111,10 +111,3 @@ def test_a_ratio_does_not_compound(startup: int, window: int, *, known: bool) ->
 
     assert most <= 1.1 * NEEDED
     assert last >= 0.9 * NEEDED
-
-
-@pytest.mark.timeout(20)
-def test_it_would_without_the_past_of_the_pods() -> None:
-    most, _ = simulate(20, 120, known=True, aware=False)
-
-    assert most > 1.5 * NEEDED

@@ -136,24 +136,6 @@ def put_victim(bench: Bench) -> None:
     bench.put("office", window, namespace="quiet", zone="UTC", targets=targets("api"))
 
 
-async def test_many_begins_near_a_change_of_the_clock() -> None:
-    """100 windows that begin each minute are refused; as many begins as are allowed cost little."""
-    bench = Bench([VICTIM, Key("noisy", "web")])
-    with bench.following(), steps.measured() as taken:
-        for zone in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"):
-            endless = {"cron": "* * * * *", "for": "744h"}
-            bench.put(f"refused-{zone}", *[endless] * 100, zone=zone, targets=targets("web"))
-            often = {"cron": "*/3 * * * *", "for": "59s"}
-            bench.put(f"allowed-{zone}", *[often] * 4, zone=zone, targets=targets("web"))
-            put_victim(bench)
-        await until(lambda: {VICTIM, Key("noisy", "web")} <= bench.controller.known)
-        assert bench.bounds(VICTIM) is None
-        bench.controller.move(60)
-        await until(lambda: bench.bounds(VICTIM) is not None)
-    assert len(bench.problems.active()) == 3
-    assert taken.longest < LONGEST
-
-
 def test_refused_schedules_as_events() -> None:
     """Each took 0.1 s, and up to 64 were one step."""
     refused = [raw(f"many-{number}", *[{"cron": "* * * * *", "for": "59s"}] * 100) for number in range(60)]

@@ -10,10 +10,9 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
-from adapter.autoscaler.schedules.status import Lookout
 from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.errors import KubernetesError, NotLeadingError
+from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
@@ -165,13 +164,6 @@ async def test_the_learned_lead_is_shown(bench: Bench) -> None:
     assert known["targets"][0]["leadSeconds"] == 60
 
 
-async def test_one_that_cannot_be_used_is_told_so(bench: Bench) -> None:
-    bench.cache.put(LUNCH, timeZone="Nowhere")
-    (shown,) = await bench.write()
-    assert (shown["conditions"][0]["status"], shown["conditions"][0]["reason"]) == ("False", "Invalid")
-    assert await bench.write() == []
-
-
 async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> None:
     bench.cache.put(LUNCH)
     (first,) = await bench.write()
@@ -191,14 +183,6 @@ async def test_a_refused_write_is_repeated(bench: Bench) -> None:
     bench.clock.advance(RETRY)
     assert len(await bench.write()) == 1
     assert bench.problems.active() == {}
-
-
-async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
-    bench.cache.put(LUNCH)
-    for error in (NotLeadingError("over"), KubernetesError(404, "NotFound", "gone")):
-        bench.writer.fail = error
-        assert await bench.write() == []
-        assert bench.problems.active() == {}
 
 
 @pytest.mark.parametrize("number", [SLICE, SLICE + 1])
@@ -295,20 +279,3 @@ async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     bench.cache.found += many(LATE, 1, LUNCH)
     assert await bench.pass_by() == [LATE]
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2, "once for each schedule"
-
-
-async def test_a_defect_in_what_is_ahead_of_one_schedule_is_logged_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    look = Lookout.look
-
-    def breaks(lookout: Lookout, now: int) -> Any:
-        if lookout._schedule.name.startswith("bad"):
-            raise ZeroDivisionError
-        return look(lookout, now)
-
-    monkeypatch.setattr(Lookout, "look", breaks)
-    bench.cache.found = [*many(BAD, 1, LUNCH), *many(GOOD, 1, LUNCH)]
-    sent = [each for _ in range(3) for each in await bench.pass_by()]
-    assert sent == [GOOD]
-    assert [record.levelname for record in caplog.records] == ["ERROR"]

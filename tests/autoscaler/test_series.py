@@ -200,20 +200,3 @@ async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
         ("total", "0.95"): 25,
     }
     assert shown(bench, "ready_time_pods") == 3
-
-
-async def test_another_target_has_no_times_yet(bench: Bench) -> None:
-    await bench.begin_with(4)
-    (following,) = bench.pods.followings
-    assert following.started is not None
-    following.started(PodStart(1_000, 1_000, 2_000, 23_000))
-    await bench.step(15)
-    assert shown(bench, "ready_time_pods") == 1
-    bench.server.set("web", 4, uid="another")
-    await bench.step(15)
-    assert shown(bench, "ready_time_pods") is None
-    assert shown(bench, "ready_time_seconds", part="total", quantile="0.5") is None
-    following.started(PodStart(1_000, 1_000, 2_000, 23_000))
-    await bench.step(15)
-    bench.controller.close()
-    assert own_series(bench) == []

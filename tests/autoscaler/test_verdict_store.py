@@ -17,16 +17,13 @@ from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
-from adapter.errors import Fault, InputError, NotSyncedError
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.telemetry.problems import ProblemLog
+from adapter.errors import Fault, InputError
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
-from tests.support.configmaps import Line, Store
+from tests.support.configmaps import Store
 from tests.support.controller import fpa
-from tests.support.floorterms import NAMESPACE
+from tests.support.floorterms import NAMESPACE, StoringProcess
 from tests.support.live_forecasts import METRIC, queue_metric
 from tests.support.waiting import until
-from tests.support.writing import Gate
 
 NAME = "fastpath-forecasts-slice-00"
 TOLD = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
@@ -38,13 +35,11 @@ class Term(Bench):
     def __init__(self, store: Store, minute: int = 30, number: int = 0, **forecast: Any) -> None:
         super().__init__(**forecast)
         self.clock.seconds += (minute - 30) * STEP
-        self.line = Line(store)
-        self.gate = Gate()
-        self.problems = ProblemLog(self.monitoring, self.clock)
-        limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
-        unused: Any = None
-        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
-        self.book.store = self.verdicts = VerdictStore(writer, NAMESPACE, number, self.problems)
+        process = StoringProcess(store, self.clock)
+        self.line, self.problems = process.line, process.problems
+        self.book.store = self.verdicts = VerdictStore(
+            process.open_writer(), NAMESPACE, number, self.problems
+        )
 
     async def open(self, uid: str = "uid-1", **spec: Any) -> None:
         """Put the autoscaler, and decide it once before the minute is over."""
@@ -104,16 +99,6 @@ async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> No
     (job,) = term.asked
     assert (job.judges, job.with_this_hour) == (False, False)
     assert job.verdict == content(store).verdict
-
-
-async def test_the_next_verdict_is_when_it_would_have_been(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    await term.open()
-    await term.run_for(24 * 60)
-    (entry,) = term.book._entries.values()
-    judged = [job.now // HOUR % 24 for job in term.asked if job.judges]
-    assert judged == [entry.spread % 24]
 
 
 async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(store: Store) -> None:
@@ -202,14 +187,6 @@ async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
     assert [job.judges for job in term.asked] == [True]
 
 
-async def test_a_verdict_on_another_query_never_acts(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    term.queries = {METRIC: "max(queue)"}
-    await term.open()
-    assert set(await term.run_for(10)) == {0}
-
-
 async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -264,18 +241,6 @@ async def test_a_verdict_of_this_term_stays(store: Store) -> None:
 # -- faults --------------------------------------------------------------------------------------------------
 
 
-async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    known, term.book._queries = term.book._queries, raising(NotSyncedError("not listed yet"))
-    await term.open()
-    now = term.seconds()
-    assert await term.book.look(term.controller) == now + 5
-    term.book._queries = known
-    assert await term.run_for(1) == [FLOOR]
-    assert term.asked == []
-
-
 async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -326,17 +291,6 @@ async def test_it_writes_what_has_changed_in_five_minutes(store: Store) -> None:
     assert term.line.gets == 1
     assert term.line.writes[0] == "POST"
     assert len(term.line.writes) <= 2 * len(term.asked), "one for an answer, one for an hour of the account"
-
-
-async def test_what_is_gone_is_not_stored_for_long(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    await term.open(uid="uid-2")
-    await term.run_for(5)
-    for count in range(KIND.kept + 1):
-        await term.save()
-        assert ("uid-1" in store.texts(NAME)) == (count < KIND.kept), "a boosted HPA is found later"
-    assert not term.verdicts.has_unclaimed
 
 
 async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:

@@ -153,21 +153,7 @@ async def test_an_unknown_autoscaler_is_named(case: FloorBench, namespace: str, 
         await case.provider.custom(custom(name, namespace))
 
 
-async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: FloorBench) -> None:
-    name = "w" * 200
-    case.autoscalers.known["shop", name] = ObservedHPA("1", "100", 50, boosts=True)
-    case.publish(entry(7, name=name))
-    (item,) = (await case.provider.custom(custom(name))).items
-    assert item.milli == 7000
-
-
 # Which number.
-
-
-async def test_the_time_of_the_value_is_now(case: FloorBench) -> None:
-    case.clock.advance(5)
-    (item,) = (await case.provider.external(external("autoscaler=web"))).items
-    assert item.time == WALL + 5
 
 
 async def test_a_floor_ends_by_itself(case: FloorBench) -> None:
@@ -249,25 +235,12 @@ async def test_the_floor_of_a_forecast_counts_beside_a_raise_and_where_the_cache
     assert await case.ask() == 0
 
 
-async def test_a_floor_that_counts_though_the_cache_is_behind_still_ends(case: FloorBench) -> None:
-    case.change(boosts=False)
-    case.publish(entry(7, seen="101", until=WALL + 30))
-    case.clock.advance(30)
-    assert await case.ask() == 0
-
-
 # No old 0.
 
 
 async def test_a_higher_floor_that_has_not_come_yet_is_found(case: FloorBench) -> None:
     case.publish(entry(5))
     case.floors.publish(entry(7))
-    assert await case.ask() == 7
-
-
-async def test_a_known_floor_is_answered_though_the_read_fails(case: FloorBench) -> None:
-    case.publish(entry(7))
-    case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     assert await case.ask() == 7
 
 
@@ -278,24 +251,6 @@ async def test_while_the_clock_is_in_doubt_no_floor_is_answered_lower(case: Floo
     case.clock.set_wall(WALL + 3600)
     with pytest.raises(InternalError, match="clock may differ"):
         await case.ask()
-
-
-async def test_each_answer_has_a_read_of_its_own(case: FloorBench) -> None:
-    await case.provider.external(external("autoscaler=web"))
-    assert case.floors.reads == 1
-    await case.provider.external(external("autoscaler=web"))
-    assert case.floors.reads == 2
-
-
-async def test_changes_of_the_autoscaler_during_a_read_count(case: FloorBench) -> None:
-    case.floors.publish(entry(40, seen="101"))
-    case.floors.gate.clear()
-    asked = asyncio.create_task(case.provider.external(external("autoscaler=web")))
-    await asyncio.sleep(0)
-    case.change(version="102", most=20)
-    case.floors.gate.set()
-    (item,) = (await asked).items
-    assert item.milli == 20_000
 
 
 async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: FloorBench) -> None:
@@ -368,17 +323,3 @@ async def test_the_floors_stand_beside_the_metrics_of_rules(case: FloorBench) ->
             'sum(hits{a="b"})',
             'sum(hits{namespace="shop",hpa="web"}) by (hpa)',
         ]
-
-
-async def test_the_floors_are_listed_in_order(case: FloorBench) -> None:
-    async with world(RULES, lists=SERIES) as here:
-        here.provider.register(FLOOR_METRIC, case.provider)
-        listed = here.provider.custom_metrics()
-        assert [(str(each.resource), each.namespaced, each.metric) for each in listed] == [
-            ("namespaces", False, "a"),
-            ("namespaces", False, "hits"),
-            (PATH, True, "a"),
-            (PATH, True, METRIC),
-            (PATH, True, "hits"),
-        ]
-        assert here.provider.external_metrics() == ["a", METRIC, "hits"]

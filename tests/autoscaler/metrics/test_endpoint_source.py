@@ -12,7 +12,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
-from adapter.errors import PrometheusError, ScrapeError
+from adapter.errors import ScrapeError
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
 from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN
@@ -153,14 +153,6 @@ async def test_after_a_scrape_only_a_newer_sample_of_prometheus_counts(
             assert found == Unavailable("NoMetrics", f"no metrics returned from external metrics API: {GONE}")
         source.close()
         assert len(here.feeds) == 0
-
-
-async def test_prometheus_that_is_down_does_not_hide_the_reason() -> None:
-    async with bench(answer=lambda _: PrometheusError("unreachable", "no")) as here:
-        here.put(reason=GONE)
-        source = here.open()
-
-        assert (await here.answered(source)).message.endswith(GONE)
 
 
 @pytest.mark.parametrize(

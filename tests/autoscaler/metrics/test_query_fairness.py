@@ -16,7 +16,7 @@ from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unav
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import feed as polled
 from adapter.autoscaler.metrics import polling
-from adapter.autoscaler.metrics.feed import LATE_IN_TURN, NEVER_IN_TURN, Feed, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.feed import LATE_IN_TURN, Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, series_reading
 from adapter.model.timestamps import SECOND
@@ -124,23 +124,6 @@ async def test_a_small_owner_is_not_delayed_by_a_large_one_of_its_namespace() ->
         assert prometheus.rate("small", 10) >= 1.0
 
 
-async def test_within_a_share_all_periods_are_stretched_alike() -> None:
-    async with opened() as (feeds, prometheus, _):
-        prometheus.interval = 1e9  # so that no interval is learned, and a period is what was wished
-        for metric, period in enumerate([1.0, 2.0, 4.0] * 10):
-            prometheus.want(feeds, "shop/web", f"{period} {metric}", period)
-        await asyncio.sleep(80)
-
-        rates = {
-            period: sum(
-                prometheus.rate(key, 20) for key in prometheus.asked if str(key).startswith(f"{period} ")
-            )
-            for period in (1.0, 2.0, 4.0)
-        }
-        assert rates[1.0] / rates[2.0] == pytest.approx(2, rel=0.1)
-        assert rates[2.0] / rates[4.0] == pytest.approx(2, rel=0.1)
-
-
 SHARES = {
     "enough": {"a": 4, "b": 5},
     "one too many": {"a": 2, "b": 40},
@@ -201,19 +184,6 @@ async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> No
         left = prometheus.clock.monotonic()
         await asyncio.sleep(50)
         assert prometheus.rate("shared", left) < 0.1
-
-
-async def test_who_joins_a_question_that_waits_has_a_turn_for_it() -> None:
-    async with opened() as (feeds, prometheus, _):
-        flood(feeds, prometheus)
-        feed = prometheus.want(feeds, "greedy/a0", "shared")
-        await asyncio.sleep(3)
-        assert feed.queued is not None
-        assert "shared" not in prometheus.asked
-
-        prometheus.want(feeds, "victim/web", "shared")
-        await asyncio.sleep(0.5)
-        assert len(prometheus.asked["shared"]) == 1
 
 
 async def test_questions_that_merge_leave_in_one_turn_and_cost_as_two() -> None:
@@ -280,20 +250,6 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
         assert overdue.count("") > 2, "right after an answer it is as good as any"
 
 
-async def test_it_is_given_up_after_five_minutes() -> None:
-    async with opened(per_second=0.01) as (feeds, prometheus, _):
-        feed = prometheus.want(feeds, "shop/web", "a")
-        await asyncio.sleep(0.1)
-        assert len(prometheus.asked["a"]) == 1
-        asked = prometheus.clock.monotonic()
-        await asyncio.sleep(60)
-        assert len(prometheus.asked["a"]) == 1
-        answer, late, _ = feed.state(asked + 299)
-        assert answer is not None
-        assert late == LATE_IN_TURN
-        assert feed.state(asked + 301) == (None, "", NEVER_IN_TURN)
-
-
 async def test_a_missing_first_answer_is_reported_after_some_seconds() -> None:
     """Until then no delay is reported: an answer on its way is not overdue."""
     async with opened() as (feeds, prometheus, _):
@@ -349,15 +305,6 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         await asyncio.sleep(polling.CALM + 5)
         assert watch.stretch < 2
         assert watch.namespaces == []
-
-
-async def test_faults_end_with_the_term() -> None:
-    async with opened() as (feeds, prometheus, watch):
-        flood(feeds, prometheus)
-        await asyncio.sleep(10)
-        assert watch.namespaces == ["greedy"]
-    assert watch.namespaces == []
-    assert watch.stretch == 1.0
 
 
 # -- defects ------------------------------------------------------------------------------------------------

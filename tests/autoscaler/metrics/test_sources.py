@@ -221,27 +221,6 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
         assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000, "c": 7000})
 
 
-async def test_a_metric_of_prometheus_has_the_age_and_the_span_of_its_samples() -> None:
-    async with bench(RULES.replace("scrape: {{port: metrics}}", "")) as here:
-        here.provided.objects = samples(20, a=1000, b=2000)
-        source = here.open(pods_metric(name="load"))
-        await here.answered(source)
-
-        assert source.sampled == round((WALL - 20) * SECOND)
-        fallback = getattr(source, "fallback")  # noqa: B009 - of a source of pods
-        assert source.span == fallback.span
-
-
-async def test_the_oldest_sample_may_be_one_of_prometheus() -> None:
-    async with bench() as here:
-        await here.scrape({A.ip: "load 1"}, [A])
-        here.provided.objects = samples(20, b=2000)
-        source = here.open(pods_metric(name="load"))
-        await here.answered(source)
-
-        assert source.sampled == round((WALL - 20) * SECOND)
-
-
 async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_yet() -> None:
     async with bench() as here:
         await here.scrape({A.ip: "load 1"}, [A, B._replace(ports={"http": 80})])
@@ -272,17 +251,6 @@ async def test_why_no_pod_has_a_value() -> None:
         await here.scrape({}, starting)
         assert here.read(source).message == f"{text}; a is not scraped now: 10.0.0.1:8080: cannot connect"
         assert source.scrape_fault == ""  # type: ignore[union-attr]
-
-
-async def test_a_value_of_prometheus_is_overdue_for_its_own_reasons() -> None:
-    async with bench() as here:
-        await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B])
-        here.provided.objects = ObjectSamples({"c": 7000}, {}, 0.0, None)
-        source = here.open(pods_metric(name="load"))
-
-        reading = await here.answered(source)
-        assert reading.values == {"a": 1000, "b": 2000, "c": 7000}
-        assert reading.overdue == "the age of its samples is not known"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["failed", "late"])
@@ -383,17 +351,6 @@ async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_pr
         )
 
 
-@pytest.mark.parametrize("shown", ["+Inf", "-Inf"])
-async def test_what_no_quantity_holds_is_no_value(shown: str) -> None:
-    async with bench(more="onNaN: zero") as here:
-        here.pods = [pod("a")]
-        here.here.reader.bodies = {A.ip: f"load {shown}"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A])
-        await here.here.scrape()
-
-        assert here.read(here.open(pods_metric(name="load"))).reason == "NoMetrics"
-
-
 async def test_what_is_not_scraped_is_prometheus_alone() -> None:
     async with bench() as here:
         here.provided.objects = samples(1, a=1000)
@@ -431,20 +388,6 @@ async def test_a_pod_that_became_ready_after_the_oldest_scrape_is_left_out() -> 
         assert here.read(source) == cut
         await scrape(here, "a")
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
-
-
-@pytest.mark.parametrize("gone", [{"deleting": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
-async def test_a_pod_that_ends_delays_no_other(gone: dict[str, Any]) -> None:
-    async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        source = here.open(pods_metric(name="load"))
-        await scrape(here, "a")
-        here.clock.advance(0.5)
-        here.became_ready = {"c": here.clock.monotonic()}
-        await scrape(here, "b", "c")
-        here.pods[0] = pod("a", **gone)
-        assert here.read(source).left_out == {}
 
 
 async def test_scrapes_and_samples_of_prometheus_are_of_one_cut() -> None:
@@ -509,17 +452,6 @@ async def test_pods_of_another_adapter() -> None:
         assert source.span is None
         (feed,) = here.feeds._feeds.values()
         assert feed.period == 15.0
-
-
-async def test_a_metric_selector_goes_along() -> None:
-    async with bench(scrapes=False) as here:
-        here.provided.objects = None
-        metric = pods_metric(name="load")
-        metric["pods"]["metric"]["selector"] = {"matchLabels": {"queue": "a"}}
-        reading = await here.answered(here.open(metric))
-
-        assert here.other.asked == [("shop", "load", "app=web", "queue=a")]
-        assert reading == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
 
 
 async def test_an_object_of_ours() -> None:
@@ -610,15 +542,6 @@ async def test_an_external_metric_of_ours() -> None:
         assert here.read(source).message == "unable to fetch metrics from external metrics API: no answer yet"
         assert await here.answered(source) == ExternalReading((1000, 2000), 3)
         assert source.sampled == STAMPED
-
-
-async def test_an_external_metric_of_ours_without_a_time() -> None:
-    async with bench() as here:
-        here.provided.series = SeriesSamples((1000,), None, None, None)
-        source = here.open(external_metric(value="10"))
-
-        assert (await here.answered(source)).overdue == "the age of its samples is not known"
-        assert (source.sampled, source.span) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -732,23 +655,6 @@ async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
         assert (reading.values, reading.overdue) == ({"a": 300}, "")
 
 
-async def test_cpu_by_rules_of_ours_whose_samples_are_all_too_old() -> None:
-    async with bench() as here:
-        here.provided.usages = used("a", "b", times={"a": 301.0, "b": 400.0})
-        reading = await here.answered(here.open(cpu_metric()))
-        assert isinstance(reading, Unavailable)
-        assert reading.reason == "Stale"
-
-
-async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
-    async with bench() as here:
-        here.provided.usages = ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True)
-        reading = await here.answered(here.open(cpu_metric()))
-
-        assert isinstance(reading, Unavailable)
-        assert reading.message.endswith("unable to fetch metrics")
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -780,18 +686,6 @@ async def test_a_metric_of_which_nothing_is_known_while_prometheus_is_silent() -
         )
 
 
-async def test_failures_have_upstreams_words() -> None:
-    async with bench(scrapes=False) as here:
-        here.provided.objects = None
-        here.other.custom = KubernetesError(500, "InternalError", "unable to list matching resources")
-        reading = await here.answered(here.open(pods_metric(name="load")))
-        assert reading.message == (
-            "unable to fetch metrics from custom metrics API: unable to list matching resources"
-        )
-        (feed,) = here.feeds._feeds.values()
-        assert feed.period == 15.0, "no more often than while it answers"
-
-
 async def test_an_invalid_selector_has_no_value() -> None:
     async with bench() as here:
         metric = external_metric(value="10")
@@ -803,21 +697,3 @@ async def test_an_invalid_selector_has_no_value() -> None:
         assert reading.reason == "InvalidSelector"
         source.close()
         assert (source.sampled, source.span, len(here.feeds)) == (None, None, 0)
-
-
-async def test_what_is_neither_scraped_nor_answered_yet_is_no_failure() -> None:
-    async with bench() as here:
-        source = here.open(pods_metric(name="load"))
-        assert here.read(source).reason == "NotYet"
-
-        assert (await here.answered(source)).reason == "NoMetrics"
-
-
-@pytest.mark.parametrize("merges", [True, False])
-async def test_whether_questions_share_their_queries_is_known_by_the_answer(*, merges: bool) -> None:
-    async with bench(scrapes=False) as here:
-        here.provided.objects = samples(a=1000)._replace(merges=merges)
-        await here.answered(here.open(pods_metric(name="load")))
-
-        (group,) = here.feeds._groups.values()
-        assert group.merges is merges
