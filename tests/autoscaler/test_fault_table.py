@@ -15,10 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide import decision
-from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
-from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -46,7 +42,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.clock import LoopClock
 from tests.support.controller import LIVE, HandPods, HandRivals, NoForecasts, Server, fpa
-from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
+from tests.support.scaling import NOW, cpu_metric, external_metric, object_metric, pods, pods_metric
 from tests.support.world import FRESHNESS
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
@@ -392,54 +388,6 @@ async def test_faults(fault: str, name: str, direction: str) -> None:
         world.fault = ""
         await live(world, 90)
         assert world.replicas == wanted
-
-
-PER_POD = [name for name, kind in KINDS.items() if kind.per_pod]
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("missing", [1, 2, 3])
-@pytest.mark.parametrize("name", PER_POD)
-async def test_some_pods_without_a_value(name: str, missing: int, direction: str) -> None:
-    """Never below what upstream's own repair gives for the same input."""
-    world = FaultyWorkload(name)
-    async with running(world):
-        await live(world, 30)
-        world.missing = [f"web-{number}" for number in range(missing)]
-        world.load = DIRECTIONS[direction]
-        await live(world, 30)
-        floor = upstream(world, missing, DIRECTIONS[direction])
-        assert world.counts[60:]
-        assert min(world.counts) >= floor
-        assert max(world.counts) <= MOST
-
-        world.missing = ()
-        await live(world, 60)
-        assert world.replicas == {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
-
-
-def upstream(world: FaultyWorkload, missing: int, load: float) -> int:
-    """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
-    count = lowest = REPLICAS
-    for _ in range(20):
-        made = sync_as_upstream(world, count, missing, load)
-        if made == count:
-            break
-        count = made
-        lowest = min(lowest, count)
-    return lowest
-
-
-def sync_as_upstream(world: FaultyWorkload, count: int, missing: int, load: float) -> int:
-    autoscaler = prepare(
-        hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
-    )
-    share = load * REPLICAS / count
-    value = round(share * (500 if "Resource" in world.name else 10_000))
-    values = {f"web-{number}": value for number in range(missing, count)}
-    reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
-    seen = Observation(count, count, "app=web", pods(count), [reading])
-    return decision.decide(autoscaler, seen, History(), NOW).replicas
 
 
 class Sampled(FaultyWorkload):

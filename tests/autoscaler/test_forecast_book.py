@@ -17,7 +17,6 @@ from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
-from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import LoopClock, ScheduleBench
@@ -213,22 +212,6 @@ async def test_a_metric_without_a_query_is_named() -> None:
     assert bench.condition() == ("False", "NoQuery", said)
 
 
-async def test_while_the_rules_are_not_known_nothing_fails() -> None:
-    bench = Bench()
-    await bench.open()
-    known = bench.book._queries
-
-    def unknown(_: object) -> Any:
-        raise NotSyncedError("not listed yet")
-
-    bench.book._queries = unknown
-    await bench.run_for(2)
-    assert bench.condition() == ("False", "Pending", "the first verdict is being made")
-    bench.book._queries = known
-    await bench.run_for(1)
-    assert len(bench.asked) == 1
-
-
 @pytest.mark.parametrize(
     ("verdict", "status", "reason", "message"),
     [
@@ -258,15 +241,6 @@ async def test_without_a_candidate_there_is_no_floor(
     assert bench.explained() == ["forecast: no floor (no candidate acts)"]
 
 
-async def test_what_is_missing_is_looked_for_each_hour() -> None:
-    bench = Bench()
-    bench.verdict = verdict_of(START, missing="no start of a pod was seen yet")
-    await bench.open()
-    await bench.run_for(130)
-    assert [each.judges for each in bench.asked] == [True] * len(bench.asked)
-    assert len(bench.asked) == 3
-
-
 async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     bench = Bench()
     await bench.open()
@@ -278,16 +252,6 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     bench.history.values = [10.0] * 4 * 1440
     assert (await bench.run_for(2))[-1] == FLOOR
     assert bench.events() == ["ForecastActs"]  # what comes and goes is no news
-
-
-async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
-    bench = Bench()
-    bench.limits = LIMITS._replace(max_extra=0.01)
-    await bench.open()
-    await bench.run_for(60)
-    assert bench.state.bounds.forecast == 0
-    assert bench.condition()[:2] == ("True", "Withheld")
-    assert bench.events() == ["ForecastActs", "ForecastWithheld"]
 
 
 async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() -> None:

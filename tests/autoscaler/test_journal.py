@@ -88,16 +88,6 @@ def test_entries_about_many_pods_count_for_more() -> None:
     assert len(journal) == 0, "one that is too large for all is not kept"
 
 
-def test_the_same_event_is_reported_once_until_a_pause() -> None:
-    journal = Journal()
-    assert journal.is_news(A, (1,))
-    journal.note(entry(A, 1))
-    assert not journal.is_news(A, (1,))
-    assert journal.is_news(A, (2,))
-    journal.quiet(A)
-    assert journal.is_news(A, (1,))
-
-
 @pytest.mark.parametrize(
     ("reading", "shown"),
     [

@@ -191,20 +191,6 @@ async def test_a_change_of_leader_in_a_window(bench: ScheduleBench) -> None:
     assert (bench.floor(), bench.counts()) == (12, [12])
 
 
-@pytest.mark.parametrize("hours", [-3, 3])
-async def test_a_clock_that_is_set_moves_the_windows_and_shrinks_nothing_at_once(
-    bench: ScheduleBench, hours: int
-) -> None:
-    bench.scheduled(OWN, window("12:00", "14:00"))
-    await bench.steps(400)
-    bench.pods.pods["app=web"] = pods(12)
-    bench.clock.skew += hours * 3600
-    await bench.steps(298)
-    assert bench.counts() == [12]
-    await bench.steps(4)
-    assert bench.counts() == [12, 3]
-
-
 @pytest.mark.parametrize(("seconds", "lead"), [([], 0), ([40] * 10, 42), ([40] * 9 + [55], 84), ([900], 600)])
 async def test_a_floor_begins_early_by_the_time_that_its_last_pod_takes(
     bench: ScheduleBench, seconds: list[int], lead: int

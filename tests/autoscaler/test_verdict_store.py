@@ -15,7 +15,6 @@ from adapter.autoscaler.forecasts.forecast import PAUSE
 from adapter.autoscaler.forecasts.verdict_store import KIND, RETRY, VerdictStore
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP
-from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
 from adapter.errors import Fault, InputError
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
@@ -101,18 +100,6 @@ async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> No
     assert job.verdict == content(store).verdict
 
 
-async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 30 + 3 * 60)
-    await term.open()
-    assert await term.run_for(2) == [0, FLOOR]
-    (job,) = term.asked
-    assert (job.judges, job.with_this_hour) == (False, True)
-    account = term.book._entries[term.key].planned.account
-    assert account is not None
-    assert START // HOUR in [hour.number for hour in account.hours], "the account goes on"
-
-
 async def test_where_only_the_next_plan_is_missing_the_job_keeps_its_minute(store: Store) -> None:
     await stored_by(store)
     known = content(store)
@@ -161,17 +148,6 @@ async def test_the_mode_is_that_of_the_spec(store: Store) -> None:
     assert term.condition()[:2] == ("True", "Advising")
 
 
-async def test_an_autoscaler_that_comes_later_has_its_verdict(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    term.put(fpa([queue_metric()], "other", "uid-2", maxReplicas=60, forecast=term.forecast), 5)
-    await term.book.look(term.controller)
-    await term.open()
-    await term.run_for(1)
-    assert term.book.bound_of(Key("default", "web")).min == FLOOR
-    assert [job.name for job in term.asked] == ["default/other"]
-
-
 # -- what must not act ---------------------------------------------------------------------------------------
 
 
@@ -184,14 +160,6 @@ async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
     assert term.condition() == PAUSED
     assert term.asked == []
     await term.run_for(3)
-    assert [job.judges for job in term.asked] == [True]
-
-
-async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    await term.open(uid="uid-2")
-    assert await term.run_for(1) == [0]
     assert [job.judges for job in term.asked] == [True]
 
 

@@ -1,7 +1,6 @@
 """The floors as metrics: which requests have an answer, with which number, and never with an old 0."""
 
-import asyncio
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -91,18 +90,7 @@ async def test_one_equality_is_answered_with_one_item(case: FloorBench, selector
 
 @pytest.mark.parametrize(
     "selector",
-    [
-        "",
-        "autoscaler=",
-        "autoscaler",
-        "!autoscaler",
-        "autoscaler!=web",
-        "autoscaler in (web)",
-        "autoscaler in (web,api)",
-        "app=web",
-        "autoscaler=web,app=web",
-        "autoscaler=web,autoscaler=api",
-    ],
+    ["", "autoscaler=", "!autoscaler", "autoscaler in (web)", "app=web", "autoscaler=web,app=web"],
 )
 async def test_any_other_selector_is_refused(case: FloorBench, selector: str) -> None:
     with pytest.raises(BadRequestError, match=r"labelSelector=autoscaler=NAME and no other selector$"):
@@ -187,28 +175,23 @@ async def test_a_floor_of_another_hpa_does_not_count(case: FloorBench) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param(lambda case: case.change(boosts=False), 40, id="the annotation has not come yet"),
-        pytest.param(lambda case: case.change(most=10), 40, id="the greater maximum has not come yet"),
-        pytest.param(
-            lambda case: case.change(uid="0", version="90"), 40, id="the new object has not come yet"
-        ),
-        pytest.param(lambda case: case.change(version="99", boosts=False), 40, id="older by a digit less"),
-        pytest.param(
-            lambda case: case.change(version="101", boosts=False), 0, id="the annotation is gone since"
-        ),
-        pytest.param(lambda case: case.change(version="102", most=10), 10, id="the maximum is less since"),
-        pytest.param(lambda case: case.change(version="1000", boosts=False), 0, id="newer by a digit more"),
-        pytest.param(
-            lambda case: case.change(version="abc", boosts=False), 40, id="versions that do not compare"
-        ),
-        pytest.param(lambda case: case.change(uid="4", version="200"), 0, id="another object since"),
+        ({"boosts": False}, 40),
+        ({"most": 10}, 40),
+        ({"uid": "0", "version": "90"}, 40),
+        ({"version": "99", "boosts": False}, 40),
+        ({"version": "101", "boosts": False}, 0),
+        ({"version": "102", "most": 10}, 10),
+        ({"version": "1000", "boosts": False}, 0),
+        ({"uid": "4", "version": "200"}, 0),
     ],
+    ids=str,
 )
 async def test_a_floor_counts_where_the_cache_is_behind(
-    case: FloorBench, change: Callable[[FloorBench], None], expected: int
+    case: FloorBench, change: dict[str, Any], expected: int
 ) -> None:
+    """The floor was published by an owner that had seen version 101."""
     case.publish(entry(40, seen="101"))
-    change(case)
+    case.change(**change)
     assert await case.ask() == expected
 
 
@@ -253,30 +236,12 @@ async def test_while_the_clock_is_in_doubt_no_floor_is_answered_lower(case: Floo
         await case.ask()
 
 
-async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: FloorBench) -> None:
-    case.floors.gate.clear()
-    asked = asyncio.create_task(case.provider.external(external("autoscaler=web")))
-    await asyncio.sleep(0)
-    case.autoscalers.known.clear()
-    case.floors.gate.set()
-    with pytest.raises(NotFoundError):
-        await asked
-
-
 async def test_a_0_that_cannot_be_confirmed_is_an_error(case: FloorBench) -> None:
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     with pytest.raises(InternalError, match=r"the published floors cannot be read now$"):
         await case.ask()
     case.publish(entry(7))
     assert await case.ask() == 7, "what is known to be a floor needs no read"
-
-
-async def test_floors_that_are_too_old_are_an_error(case: FloorBench) -> None:
-    case.publish(entry(7))
-    case.floors.unread = NotSyncedError("10.0.0.1 refuses")
-    case.floors.stale = True
-    with pytest.raises(InternalError, match=r"the published floors cannot be read now$"):
-        await case.ask()
 
 
 async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: FloorBench) -> None:

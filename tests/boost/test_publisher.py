@@ -13,9 +13,7 @@ import pytest
 from adapter.boost import publisher
 from adapter.boost.config_map import WRITTEN_FROM
 from adapter.boost.publisher import CHECK, FloorWriter
-from adapter.boost.view import FloorView
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes import client
 from adapter.model.autoscaling.floor import (
     LABEL,
     Floor,
@@ -23,7 +21,6 @@ from adapter.model.autoscaling.floor import (
     decode_floors,
     encode_floor,
 )
-from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store, lagging
 from tests.support.floorterms import (
     NAMESPACE,
@@ -35,8 +32,7 @@ from tests.support.floorterms import (
     leading,
     watching,
 )
-from tests.support.waiting import until
-from tests.support.writing import Gate, desk_on
+from tests.support.writing import Gate
 
 pytestmark = pytest.mark.looptime
 
@@ -100,36 +96,6 @@ async def test_an_entry_stays_until_it_is_taken_back(process: FloorProcess) -> N
 
 
 # --- a new leader -------------------------------------------------------------------------------------------
-
-
-async def test_a_new_leader_adopts_what_is_published(process: FloorProcess) -> None:
-    other = FloorProcess(process.store)
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        await writer.publish(entry("b", 9))
-    writer = other.open_term(Gate())
-    assert await writer.start() == {"a": entry("a", 8), "b": entry("b", 9)}
-    async with leading(other) as writer:
-        await writer.publish(entry("c", 3))
-        assert published(process.store) == {"a": 8, "b": 9, "c": 3}
-        writer.want("a", None)
-        await asyncio.sleep(0.1)
-        assert published(process.store) == {"b": 9, "c": 3}
-
-
-async def test_a_publication_before_the_start_follows_it(process: FloorProcess) -> None:
-    process.store.post(config_map(entry("a", 5), entry("b", 6)))
-    writer = process.open_term(Gate())
-    running = asyncio.create_task(writer.run())
-    writer.want("a", None)
-    publishing = asyncio.create_task(writer.publish(entry("c", 7)))
-    await asyncio.sleep(1)
-    assert published(process.store) == {"a": 5, "b": 6}
-    await writer.start()
-    await publishing
-    await asyncio.sleep(0.1)
-    assert published(process.store) == {"b": 6, "c": 7}
-    await end(running)
 
 
 async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: FloorProcess) -> None:
@@ -233,19 +199,6 @@ async def test_without_floors_nothing_is_read(process: FloorProcess) -> None:
         assert process.line.gets == reads
 
 
-async def test_a_check_that_fails_is_no_fault(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        process.line.cut = True
-        await asyncio.sleep(60)
-        assert process.problems.active() == {}
-        process.line.cut = False
-        await asyncio.sleep(20)
-        process.store.delete(NAME)
-        await asyncio.sleep(CHECK + 0.1)
-        assert published(process.store) == {"a": 8}
-
-
 async def test_a_problem_of_a_slice_ends_with_the_slice(process: FloorProcess) -> None:
     async with leading(process) as writer:
         process.line.answer = 403
@@ -299,17 +252,6 @@ async def test_an_unanswered_publication_is_withdrawn(
         await asyncio.sleep(15)
         assert published(process.store) == ({"a": 5} if known else {})
         assert process.problems.active() == {}
-
-
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"metadata": {}}'])
-async def test_an_answer_that_is_no_config_map_is_an_error(process: FloorProcess, content: bytes) -> None:
-    async def get(_: str) -> client.ResponseBody:
-        return client.ResponseBody("text/html", content)
-
-    process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
-    with pytest.raises(KubernetesError) as caught:
-        await process.open_term(Gate()).start()
-    assert caught.value.reason == "Decode"
 
 
 async def test_an_unawaited_floor_is_written_until_it_is_accepted(process: FloorProcess) -> None:
@@ -570,52 +512,6 @@ async def test_through_two_hundred_terms_no_old_0_is_answered(seed: int) -> None
 
 
 # --- over HTTP ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.looptime(False)
-async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "CHECK", 0.05)
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        cluster.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": NAMESPACE}})
-        view = FloorView(desk.writer.client, desk.clock, NAMESPACE, desk.faults)
-        writer = FloorWriter(desk.writer, NAMESPACE, 0, desk.faults)
-        tasks = [asyncio.create_task(view.run()), asyncio.create_task(writer.run())]
-        try:
-            assert await writer.start() == {}
-            await writer.publish(entry("a", 8))
-            now = desk.clock.monotonic()
-            assert list((await view.current()).find("shop", "web-a", now)) == [("a", entry("a", 8))]
-            stored = cluster.get("configmaps", NAME, NAMESPACE)
-            assert stored["metadata"]["labels"] == {LABEL: "true"}
-            written = [each for each in cluster.requests if each.verb in {"create", "update"}]
-            assert {each.query["fieldManager"] for each in written} == {"fastpath"}
-            cluster.patch("configmaps", NAME, {"metadata": {"labels": {"team": "shop"}}}, NAMESPACE)
-            await writer.publish(entry("b", 9))
-            stored = cluster.get("configmaps", NAME, NAMESPACE)
-            assert stored["metadata"]["labels"] == {LABEL: "true", "team": "shop"}
-            assert decode_floors(stored["data"]) == {"a": entry("a", 8), "b": entry("b", 9)}
-            cluster.lose_answers("update", "configmaps")
-            await writer.publish(entry("c", 1))
-            cluster.delete("configmaps", NAME, NAMESPACE)
-            await until(lambda: len(cluster.list("configmaps", NAMESPACE)) == 1)
-            assert decode_floors(cluster.get("configmaps", NAME, NAMESPACE)["data"]).keys() == {
-                "a",
-                "b",
-                "c",
-            }
-            cluster.forbid("update", "configmaps")
-            with pytest.raises(KubernetesError) as caught:
-                await writer.publish(entry("d", 1))
-            assert caught.value.status == 403
-            assert desk.writes("floor", "refused") == 1
-            assert desk.sample("fastpath_write_queue_length", type="floor") == 0
-        finally:
-            await end(*tasks)
-        next_term = FloorWriter(desk.writer, NAMESPACE, 0, desk.faults)
-        with pytest.raises(KubernetesError):
-            await next_term.start()
-        cluster.allow("update", "configmaps")
-        assert (await next_term.start()).keys() == {"a", "b", "c"}
 
 
 async def test_a_write_that_ends_in_a_defect_is_repeated(

@@ -75,15 +75,6 @@ async def test_why_a_list_failed_is_said(process: FloorProcess) -> None:
         assert process.problems.active() == {}
 
 
-async def test_other_config_maps_are_not_read(process: FloorProcess) -> None:
-    other = config_map(entry("a", 5), name="rules")
-    del other["metadata"]["labels"]
-    process.store.post(other)
-    async with watching(process):
-        await asyncio.sleep(0)
-        assert found(await process.view.current()) == {}
-
-
 # --- how lists are shared ----------------------------------------------------------------------------------
 
 
@@ -177,17 +168,6 @@ async def test_a_late_response_does_not_replace_a_later_list(running: FloorProce
     recent = running.view.recent()
     assert recent is not None
     assert found(recent) == {"a": 9}
-
-
-async def test_a_store_that_was_restored_from_a_backup_is_believed(running: FloorProcess) -> None:
-    await begun(running)
-    before, version = dict(running.store.objects), running.store.version
-    running.store.edit("fastpath-floors-slice-00", publish(entry("a", 9), entry("b", 9)))
-    assert found(await running.view.current()) == {"a": 9, "b": 9}
-    running.store.set_back(before, version)
-    assert found(await running.view.current()) == {"a": 5}
-    running.store.edit("fastpath-floors-slice-00", publish(entry("a", 7)))
-    assert found(await running.view.current()) == {"a": 7}
 
 
 # --- what cannot be read -----------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.sources import ReadContext, series_reading
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -91,15 +89,6 @@ async def test_with_more_scalers_answers_may_be_older(interval: float, scalers: 
     assert source.taken[0] == 0.25
     assert source.taken[-1] == pytest.approx(oldest)
     assert max(source.taken) == source.taken[-1]
-
-
-async def test_another_adapters_metrics_have_their_own_pace(feeds: Poller) -> None:
-    source = PolledMetric(LoopClock(), interval=1.0)
-    source.pause = 15.0
-    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(61)
-
-    assert len(source.asked) == 5
 
 
 async def test_one_question_for_all_who_ask_it(feeds: Poller, owners: list[Key]) -> None:
@@ -193,18 +182,6 @@ async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Poller, queri
     assert 20 * 30 - 100 <= queries * len(source.asked) <= 20 * 30 + 100
 
 
-async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Poller) -> None:
-    source = PolledMetric(LoopClock(), interval=2.0)
-    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(20)
-    source.empty = True
-    await asyncio.sleep(60)
-    source.asked.clear()
-    await asyncio.sleep(10)
-
-    assert len(source.asked) == 10
-
-
 async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     source.empty = True  # so that no interval is known
@@ -218,30 +195,6 @@ async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds:
     await asyncio.sleep(2.5)
 
     assert source.asked[1:] == pytest.approx([source.asked[0] + each for each in (40, 41, 42)], abs=0.1)
-
-
-@pytest.mark.parametrize("targets", [1, 4, 20])
-@pytest.mark.parametrize("every", [15, 60])
-async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_too_old(
-    feeds: Poller, targets: int, every: int
-) -> None:
-    clock = LoopClock()
-
-    async def ask(_: float) -> PollResult:
-        offsets = [number * every / targets for number in range(targets)]
-        oldest = min((clock.wall() - offset) // every * every + offset for offset in offsets)
-        return PollResult(SourceAnswer({}, {"": round(oldest * SECOND)}, (1000,) * targets, 0))
-
-    feed = feeds.want(Key("default", "web"), 1.0, "a", lambda: Feed("a", "a", ask))
-    await asyncio.sleep(200)
-    for _ in range(100):
-        await asyncio.sleep(1)
-        answer, late, _ = feed.state(clock.monotonic())
-        assert answer is not None
-        context = ReadContext((), lambda _: 1, round(clock.wall() * SECOND), clock.monotonic())
-        found = series_reading(answer, feed.interval.lasts, context, late)
-        assert isinstance(found, ExternalReading)
-        assert found.overdue == ""
 
 
 async def test_a_defect_in_a_subscriber_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:

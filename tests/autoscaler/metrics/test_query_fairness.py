@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import feed as polled
 from adapter.autoscaler.metrics import polling
 from adapter.autoscaler.metrics.feed import LATE_IN_TURN, Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
@@ -195,17 +194,6 @@ async def test_questions_that_merge_leave_in_one_turn_and_cost_as_two() -> None:
         assert min(prometheus.rate(f"q{number}", 2) for number in range(100)) >= 0.9
 
 
-@pytest.mark.parametrize("merges", [None, False], ids=["not known", "never"])
-async def test_questions_that_do_not_merge_cost_as_their_own(*, merges: bool | None) -> None:
-    async with opened() as (feeds, prometheus, _):
-        prometheus.merges = merges
-        for number in range(100):
-            prometheus.want(feeds, f"ns{number % 10}/web", f"q{number}", group="group")
-        await asyncio.sleep(30)
-
-        assert prometheus.queries(2) == pytest.approx(20.0, abs=1.0)
-
-
 async def test_where_namespaces_share_no_query_only_those_of_one_leave_together() -> None:
     async with opened() as (feeds, prometheus, _):
         prometheus.crosses = False
@@ -248,23 +236,6 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
         overdue = [each.overdue for each in found if isinstance(each, ExternalReading)]
         assert overdue.count(LATE_IN_TURN) > 90, "so it may not shrink"
         assert overdue.count("") > 2, "right after an answer it is as good as any"
-
-
-async def test_a_missing_first_answer_is_reported_after_some_seconds() -> None:
-    """Until then no delay is reported: an answer on its way is not overdue."""
-    async with opened() as (feeds, prometheus, _):
-        flood(feeds, prometheus)
-        feed = prometheus.want(feeds, "greedy/a0", "last")
-        source = PolledSource(feed, feeds, Key("greedy", "a0"), "external", series_reading)
-        await asyncio.sleep(1)
-        early = _read(source, prometheus.clock)
-        await asyncio.sleep(polled.DELAYED)
-        late = _read(source, prometheus.clock)
-
-        assert isinstance(early, Unavailable)
-        assert isinstance(late, Unavailable)
-        assert (early.reason, late.reason) == (NOT_YET, "NotAnswered")
-        assert "--prometheus-max-queries-per-second" in late.message
 
 
 async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None:

@@ -390,6 +390,20 @@ async def test_a_pod_that_became_ready_after_the_oldest_scrape_is_left_out() -> 
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
 
 
+@pytest.mark.parametrize("gone", [{"deleting": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
+async def test_a_pod_that_ends_delays_no_other(gone: dict[str, Any]) -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        source = here.open(pods_metric(name="load"))
+        await scrape(here, "a")
+        here.clock.advance(0.5)
+        here.became_ready = {"c": here.clock.monotonic()}
+        await scrape(here, "b", "c")
+        here.pods[0] = pod("a", **gone)
+        assert here.read(source).left_out == {}
+
+
 async def test_scrapes_and_samples_of_prometheus_are_of_one_cut() -> None:
     """A pod without a scrape has a sample from before another became ready."""
     async with bench() as here:
