@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
-from adapter.errors import KubernetesError
+from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     BOOST,
@@ -17,8 +16,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     FastPathAutoscaler,
 )
-from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
-from adapter.model.timestamps import SECOND, FineInstant, Span
+from adapter.model.autoscaling.floor import LONGEST, Floor
+from adapter.model.timestamps import SECOND
 from tests.support.controller import QUEUE, Bench, fpa, shown_document
 from tests.support.scaling import NOW, pods
 
@@ -151,14 +150,11 @@ async def test_a_raise_that_cannot_be_published_leaves_the_former_floor(bench: B
     assert bench.server.writes == [("web", 6)]
 
 
-async def test_without_floors_nothing_is_raised() -> None:
-    bench = Bench()
-    bench.sources.readings["queue"] = ExternalReading([8000])
-    bench.server.set("web", 4)
-    bench.controller.put(hpa(BOOST), ON)
-    await bench.step()
+async def test_a_former_leader_writes_nothing(bench: BoostBench) -> None:
+    bench.floors.fail = NotLeadingError()
+    await bench.begin_boosted(8)
 
-    assert bench.server.writes == []
+    assert (bench.server.writes, bench.server.events) == ([], [])
 
 
 async def test_a_failed_write_withdraws_the_floor(bench: BoostBench) -> None:
@@ -167,22 +163,6 @@ async def test_a_failed_write_withdraws_the_floor(bench: BoostBench) -> None:
 
     assert bench.log == ["publish 8", "want None"]
     assert (bench.floors.entries, bench.memory().floor) == ({}, None)
-
-
-async def test_no_more_is_written_than_was_published(bench: BoostBench) -> None:
-    """What is wanted grows while the floor is on its way; that is the next raise."""
-    bench.floors.gate = asyncio.Event()
-    await bench.begin_boosted(6)
-    bench.want(8)
-    bench.clock.seconds += 1
-    bench.floors.gate.set()
-    await bench.step()
-    assert bench.server.writes == [("web", 6)]
-
-    bench.server.tell("web")
-    await bench.step(1)
-    assert bench.server.writes == [("web", 6), ("web", 8)]
-    assert bench.floors.replicas() == 8
 
 
 async def test_the_floor_ends_after_its_hold(bench: BoostBench) -> None:
@@ -237,52 +217,14 @@ async def test_two_reversals_end_in_advice(bench: BoostBench) -> None:
     assert entry.demoted is not None
     shown = shown_document(bench.controller)
     assert (shown["boost"]["demotedBy"], shown["kind"]) == ("argocd-controller", HPA_KIND)
-
-
-async def test_a_change_of_the_spec_ends_a_demotion(bench: BoostBench) -> None:
-    demoted = Demotion(FineInstant(NOW + 100 * SECOND), "argocd", "one")
-    bench.want(8)
-    bench.boost(replicas=4, published=Floor("default", "web", "uid-1", demoted=demoted))
-    await bench.step()
-    assert bench.server.writes == []
-
-    bench.boost(ON._replace(digest="two"))
-    await bench.step(1)
-    assert bench.server.writes == [("web", 8)]
-
-
-async def test_the_native_controller_repeats_itself(bench: BoostBench) -> None:
-    """Its first write was decided on the old count: we raise once more, and count nothing."""
-    await bench.begin_boosted(8, ON._replace(shown=4))
-    bench.server.set("web", 5, NATIVE)
-    await bench.step(20)
-
-    assert bench.server.writes == [("web", 8), ("web", 8)]
-    assert bench.memory().reversals == ()
-    assert bench.reasons() == ["SuccessfulRescale", "SuccessfulRescale"]
-
-
-async def test_a_new_leader_goes_on(bench: BoostBench) -> None:
-    published = Floor(
-        "default",
-        "web",
-        "uid-1",
-        8,
-        FineInstant(NOW + LONGEST),
-        4,
-        FineInstant(NOW),
-        hold=Span(30 * SECOND),
-        reversals=(FineInstant(NOW - SECOND),),
+    demoted = (
+        'fastpath_autoscaler_boost_demoted{kind="HorizontalPodAutoscaler",name="web",namespace="default"}'
     )
-    bench.want(8)
-    bench.boost(replicas=8, published=published)
-    await bench.step()
-    assert bench.floors.entries == {}, "nothing to say that is not said"
-
-    bench.server.set("web", 4, "argocd-controller")
-    await bench.step(1)
-    assert bench.reasons()[-1] == "BoostDemoted", "the first reversal was seen by the leader before"
-    assert bench.server.writes == []
+    assert f"{demoted} 1.0" in bench.monitoring.exposition()
+    bench.boost(ON._replace(digest="two"))
+    await bench.step(15)
+    assert f"{demoted} 0.0" in bench.monitoring.exposition(), "the annotations have changed"
+    assert bench.server.writes == [("web", 8)] * 3
 
 
 async def test_advice_writes_nothing(bench: BoostBench) -> None:

@@ -12,7 +12,7 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
-from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor, floor_of
+from adapter.model.autoscaling.floor import LONGEST, Floor, floor_of
 from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench
 from tests.support.controller import Server
@@ -224,16 +224,6 @@ async def test_a_reversal_met_by_a_conflict_names_its_writer(bench: BoostBench) 
     assert reverted.message.startswith("argocd scaled")
 
 
-async def test_a_demotion_outlives_a_target_that_is_created_again(bench: BoostBench) -> None:
-    demoted = Demotion(FineInstant(NOW + 3000 * SECOND), "argocd", "one")
-    bench.want(8)
-    bench.boost(replicas=4, published=Floor("default", "web", "uid-1", demoted=demoted))
-    await bench.step()
-    bench.server.set("web", 4, uid="another-uid")
-    await bench.steps(2)
-    assert bench.server.writes == []
-
-
 @pytest.mark.parametrize("about", ["failed metrics", "a missing handshake", "a missing target"])
 async def test_what_is_only_advised_is_not_told_of(bench: BoostBench, about: str) -> None:
     fault = "spec.metrics has no fastpath_replicas" if about == "a missing handshake" else ""
@@ -347,22 +337,6 @@ async def test_a_raise_that_was_taken_back_while_no_scaler_led_is_counted(bench:
     assert bench.reasons()[2:] == ["BoostDemoted"]
 
 
-async def test_reversals_are_counted_once_across_leaders(bench: BoostBench) -> None:
-    await bench.begin_boosted(8)
-    bench.server.fail = "out of order"
-    bench.server.set("web", 4, "argocd-controller")
-    await bench.step(1)
-    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted", "FailedRescale"]
-    published = bench.floors.entries["uid-1"]
-    assert (published.stands, len(published.reversals)) == (False, 1)
-
-    bench.server.fail = ""
-    bench.start()
-    bench.boost(published=published)
-    await bench.step(1)
-    assert bench.reasons()[3:] == ["SuccessfulRescale"]
-
-
 @pytest.mark.parametrize(("stands", "seconds", "count"), [(True, 54, 8), (True, 56, 12), (False, 54, 8)])
 async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
     bench: BoostBench, *, stands: bool, seconds: int, count: int
@@ -393,23 +367,6 @@ async def test_a_raise_without_a_floor_counts_from_when_it_was_written(
     assert bench.server.scales["web"].replicas == count
 
 
-async def test_a_raise_that_was_found_made_counts_as_taken_back_later(bench: BoostBench) -> None:
-    bench.server.lose = True
-    await bench.begin_boosted(8)
-    bench.server.lose = False
-    assert not bench.floors.entries["uid-1"].stands
-    bench.server.tell("web")
-    await bench.steps(2)
-    published = bench.floors.entries["uid-1"]
-    assert published.stands
-
-    bench.start()
-    bench.server.set("web", 4, "argocd-controller")
-    bench.boost(published=published)
-    await bench.step(1)
-    assert "RaiseReverted" in bench.reasons()
-
-
 async def test_all_raises_of_a_leader_before_count(bench: BoostBench) -> None:
     """A ramp: the last of several raises is not all that the policies have allowed."""
     await bench.begin_boosted(6, behavior=SLOW)
@@ -437,19 +394,3 @@ async def test_another_target_than_that_of_a_leader_before_took_nothing_back(ben
     await bench.steps(2)
     assert "RaiseReverted" not in bench.reasons()
     assert bench.floors.entries == {}
-
-
-async def test_the_native_repeat_is_excused_once_whoever_leads(bench: BoostBench) -> None:
-    await bench.begin_boosted(8, ON._replace(shown=4))
-    bench.server.tell("web")
-    bench.server.set("web", 5, NATIVE)
-    await bench.steps(2)
-    assert bench.server.scales["web"].replicas == 8
-    assert "RaiseReverted" not in bench.reasons()
-    published = bench.floors.entries["uid-1"]
-
-    bench.start()
-    bench.server.set("web", 5, NATIVE)
-    bench.boost(ON._replace(shown=4), published=published)
-    await bench.step(1)
-    assert "RaiseReverted" in bench.reasons()

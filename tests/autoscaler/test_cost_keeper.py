@@ -398,24 +398,6 @@ async def test_a_load_that_swings_moves_marks_every_two_seconds_at_most(bench: I
     assert 4 < len(bench.costs.applied) <= 2 + 6 * 4
 
 
-async def test_samples_of_before_the_hpas_scale_down_mark_no_more_pods(bench: IdleBench) -> None:
-    """They show the load of the remaining pods without that of the removed ones."""
-    await begin_boosted(bench, Boost(BOOST))
-    await bench.work(50)
-    bench.server.set("web", 3, "kube-controller-manager")
-    bench.set_pods(*"cde")
-    old = bench.clock.wall() - 1
-    for source in bench.sources.opened:
-        source.sampled = int(old * 1e9)
-    bench.want(1)
-    await bench.work(50)
-    assert len(bench.costs.applied) == 2
-    for source in bench.sources.opened:
-        source.sampled = int(bench.clock.wall() * 1e9)
-    await bench.work(2)
-    assert bench.costs.applied[2:] == [("c", -3)]
-
-
 @pytest.mark.parametrize("is_old", [False, True])
 async def test_what_counts_is_the_age_of_the_metric_that_ranks(bench: IdleBench, is_old: bool) -> None:  # noqa: FBT001
     """A metric that has no new sample for minutes does not keep pods from being ranked by another one."""
@@ -456,3 +438,9 @@ async def test_costs_that_fail_are_tried_again_after_a_pause(bench: IdleBench) -
     bench.costs.error = None
     await bench.work(15)
     assert bench.costs.applied[2:] == [("a", -5), ("b", -4)]
+
+
+async def test_an_hpa_that_is_only_advised_gets_no_costs(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST, fault="no handshake"))
+    await bench.work(70)
+    assert bench.costs.applied == []

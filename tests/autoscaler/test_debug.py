@@ -17,7 +17,7 @@ from adapter.model.timestamps import SECOND
 from tests.autoscaler.test_boost import ON, BoostBench
 from tests.autoscaler.test_schedules import OWN, ScheduleBench, window
 from tests.support.controller import QUEUE, Bench, fpa, shown_document
-from tests.support.scaling import NOW, external_metric
+from tests.support.scaling import NOW
 
 SCHEMA = json.loads(Path("docs/reference/debug.schema.json").read_text())
 IMMEDIATE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -73,16 +73,6 @@ async def test_a_scaler_that_keeps_no_history(bench: Bench) -> None:
     assert fleet(bench).autoscalers[0].reversals == 0
 
 
-async def test_the_history_stays_with_a_clock_that_is_set(bench: Bench) -> None:
-    await bench.begin_with(4)
-    bench.clock.skew += 3600
-    await bench.step(1)
-
-    history = view(bench).history
-    assert history is not None
-    assert [point.demand for point in history.points] == [4]
-
-
 async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.want(2)
@@ -93,6 +83,14 @@ async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
     assert following is not None
     assert (following.replicas, following.released) == (2, Restraint.HELD.value)
     assert following.at == debug.moment(bench.controller.loop.now() + 290 * SECOND)
+
+
+async def test_nothing_comes_next_where_nothing_is_known(bench: Bench) -> None:
+    await bench.begin_with(4)
+    assert view(bench).next is None
+
+    bench.server.cached.clear()
+    assert view(bench).next is None
 
 
 async def test_values_are_shown_with_their_targets_and_ages(bench: Bench) -> None:
@@ -121,6 +119,13 @@ async def test_the_journal_is_left_out_where_it_is_not_asked_for(bench: Bench) -
 
     assert msgspec.json.decode(short.body, type=AutoscalerView).journal is msgspec.UNSET
     assert view(bench).journal
+
+
+async def test_an_invalid_spec_has_no_metrics(bench: Bench) -> None:
+    bench.put(fpa(QUEUE, minReplicas=30), replicas=4)
+    await bench.step()
+
+    assert list(view(bench).metrics) == []
 
 
 async def test_windows_of_schedules_are_ahead() -> None:
@@ -161,14 +166,6 @@ async def test_a_line_of_the_fleet(bench: Bench) -> None:
     assert (line.overdue, line.limited_by) == (1, Restraint.ABSENT.value)
     assert "no metric" not in line.fault
     assert "unable to" in line.fault or "invalid metrics" in line.fault
-
-
-async def test_a_fleet_in_the_order_of_names(bench: Bench) -> None:
-    for name in ("b", "c", "a"):
-        bench.put(fpa([external_metric(averageValue="1")], name=name, uid=name), replicas=1)
-
-    assert [line.name for line in fleet(bench).autoscalers] == ["a", "b", "c"]
-    assert fleet(bench).autoscalers[0].replicas is None
 
 
 @pytest.mark.parametrize(("mode", "floor"), [(BOOST, 8), (ADVISE, 0)])

@@ -183,7 +183,7 @@ async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> 
     for number, name in enumerate(("api", "web")):
         bench.put(fpa(QUEUE, name=name, uid=f"uid-{number}"), replicas=4)
     Broken(bench.server, "event", ZeroDivisionError())
-    for key in (OTHER, KEY):
+    for key in (OTHER, KEY, Key("default", "gone")):
         bench.controller.record(key, Event("Warning", "MetricsDelayed", ""))
     assert [event.reason for event in bench.server.events] == ["MetricsDelayed"]
     assert defects(bench) == 1

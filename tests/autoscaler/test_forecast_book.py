@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
-from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
+from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
@@ -17,9 +17,10 @@ from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
+from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
-from tests.autoscaler.test_schedules import LoopClock, ScheduleBench
+from tests.autoscaler.test_schedules import LoopClock
 from tests.support.controller import fpa, shown_document
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
 
@@ -212,6 +213,22 @@ async def test_a_metric_without_a_query_is_named() -> None:
     assert bench.condition() == ("False", "NoQuery", said)
 
 
+async def test_while_the_rules_are_not_known_nothing_fails() -> None:
+    bench = Bench()
+    await bench.open()
+    known = bench.book._queries
+
+    def unknown(_: object) -> Any:
+        raise NotSyncedError("not listed yet")
+
+    bench.book._queries = unknown
+    await bench.run_for(2)
+    assert bench.condition() == ("False", "Pending", "the first verdict is being made")
+    bench.book._queries = known
+    await bench.run_for(1)
+    assert len(bench.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("verdict", "status", "reason", "message"),
     [
@@ -241,6 +258,17 @@ async def test_without_a_candidate_there_is_no_floor(
     assert bench.explained() == ["forecast: no floor (no candidate acts)"]
 
 
+async def test_a_demotion_is_told() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(60)
+    bench.verdict = verdict_of(START, BAD)
+    await bench.run_for(25 * 60)
+    assert bench.condition()[1] == "Refused"
+    assert bench.events() == ["ForecastActs", "ForecastRefused"]
+    assert bench.state.bounds.forecast == 0
+
+
 async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     bench = Bench()
     await bench.open()
@@ -254,20 +282,13 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     assert bench.events() == ["ForecastActs"]  # what comes and goes is no news
 
 
-async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() -> None:
+async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
     bench = Bench()
     await bench.open()
     await bench.run_for(10)
-    assert len(bench.asked) == 1
-    bench.put_spec(syncPeriod="10s")
-    await bench.run_for(PAUSE // STEP)
-    assert [each.judges for each in bench.asked] == [True, True]
-    bench.forecast = {"mode": "Advise"}
-    bench.put_spec(syncPeriod="10s")
-    await bench.run_for(3)
-    assert len(bench.asked) == 2
-    assert bench.state.bounds.forecast == 0
-    assert bench.explained() == ["forecast: no floor (mode Advise)"]
+    bench.clock.seconds += STEP
+    await bench.book.look(bench.controller)
+    assert bench.book.bound_of(bench.key).min == 0
 
 
 async def test_changes_do_not_hasten_a_verdict() -> None:
@@ -315,37 +336,6 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
     assert bench.state.bounds.forecast == FLOOR
     await bench.step(61)
     assert bench.state.bounds.forecast == 0
-
-
-class BoostedBench(ScheduleBench):
-    """A boosted HorizontalPodAutoscaler with a forecast, whose jobs are those of another bench."""
-
-    def start(self) -> Controller:
-        self.jobs = Bench()
-        self.book = self.forecasting = ForecastBook(
-            self.jobs.worker, self.jobs.queries_of, self.monitoring, JobQueue()
-        )
-        self.clock.skew = START + 30 * STEP - self.clock.seconds
-        self.book.controller = super().start()
-        return self.book.controller
-
-
-async def test_a_boosted_hpa_reads_the_floor() -> None:
-    bench = BoostedBench()
-    bench.want(10)
-    bench.boost(replicas=10, forecast={"mode": "Floor"}, minReplicas=2)
-    for _ in range(8 * 60):
-        await bench.step(1)
-        await bench.book.look(bench.controller)
-        await bench.book.work(bench.controller)
-    assert [each.policy for each in bench.jobs.asked] == ["boost"]
-    assert bench.floor() == FLOOR
-    assert bench.floors.entries["uid-1"].forecast == FLOOR
-    assert bench.counts() == [FLOOR]
-    assert "ForecastActs" in [each.reason for each in bench.server.events]
-    labels = {"kind": "HorizontalPodAutoscaler", "namespace": "default", "name": "web"}
-    found = bench.monitoring.registry.get_sample_value("fastpath_forecast_floor_replicas", labels)
-    assert found == FLOOR
 
 
 @pytest.mark.parametrize("broken", ["build_job", "take", "show", "step", "readiness"])

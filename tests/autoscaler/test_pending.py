@@ -68,20 +68,6 @@ async def test_the_ledger_tells_for_how_long_pods_are_pending(bench: Bench) -> N
     assert step.facts["credit"] == pytest.approx(300_000, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("learned", "option"), [(False, True), (True, False)], ids=["nothing learned", "no option"]
-)
-async def test_without_it_the_pods_multiply(bench: Bench, *, learned: bool, option: bool) -> None:
-    await begin(bench, learned=learned, option=option)
-
-    for second in range(1, 31):
-        jobs(bench, 200 + 10 * second)
-        await bench.step(1)
-        make_pods(bench, 2 + second)
-
-    assert bench.server.writes[-1] == ("web", 50)
-
-
 async def test_the_next_leader_has_the_credit(bench: Bench) -> None:
     """The pods of the first raise are Ready, and their backlog is still there."""
     await begin(bench, learned=True)

@@ -5,7 +5,6 @@ after their start-up time. Every run is compared with the same run whose pods ar
 arithmetic asks for then is what is needed. The option may ask for a fifth more, whatever the start-up time.
 """
 
-import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, Observation
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
@@ -118,15 +117,9 @@ def simulate(
     behavior: dict[str, Any] | None = None,
     new_leader_at: int = -1,
     inherits: bool = True,
-    absent: range = range(0),
-    every: int = 1,
-    lag: int = 0,
     replaced: int = 0,
 ) -> Run:
-    """Run with the option if it has a throughput. `learned` is the start-up time that the ledger tells.
-
-    A decision is made `every` so many seconds, from a value that is `lag` seconds old, or none if `absent`.
-    """
+    """Run with the option if it has a throughput. `learned` is the start-up time that the ledger tells."""
     least = 0 if count == 0 else 1
     scaler = spec_of(option, target, behavior=behavior or {}, minReplicas=least)
     begin = startup if callable(startup) else lambda: startup
@@ -140,22 +133,19 @@ def simulate(
         if second == new_leader_at:
             credited = pending.list_credits(memory.history.pending) if inherits else ()
             memory = memories.remember(memory.status, pending=pending.inherited_state(credited, now))
-        if second % every == 0:
-            replicas = len(workload.made)
-            value = run.queue[-lag] if 0 < lag <= len(run.queue) else workload.queue
-            reading = ExternalReading([round(value * 1000)])
-            seen = Observation(
-                replicas,
-                replicas,
-                "app=web",
-                workload.pods(second),
-                [Unavailable("Down", "no value") if second in absent else reading],
-                ready_within=None if learned is None else round(learned * SECOND),
-            )
-            memory, _ = memories.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
-            made = guarded.decide(scaler, seen, memory, now, constraints)
-            memory, _ = memories.commit(memory, made, seen, now)
-            workload.scale(made.replicas, second)
+        replicas = len(workload.made)
+        seen = Observation(
+            replicas,
+            replicas,
+            "app=web",
+            workload.pods(second),
+            [ExternalReading([round(workload.queue * 1000)])],
+            ready_within=None if learned is None else round(learned * SECOND),
+        )
+        memory, _ = memories.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
+        made = guarded.decide(scaler, seen, memory, now, constraints)
+        memory, _ = memories.commit(memory, made, seen, now)
+        workload.scale(made.replicas, second)
         run.replicas.append(len(workload.made))
         run.ready.append(ready)
         run.queue.append(workload.queue)
@@ -213,35 +203,6 @@ def test_starts_cost_a_fifth_at_most(load: Load, more: dict[str, Any]) -> None:
     assert exact.most >= 2.5 * instant.most
     before_ready = zip(aware.replicas[:STARTUP], exact.replicas, strict=False)
     assert all(count <= most for count, most in before_ready), "it only withholds raises"
-
-
-def _starts() -> Callable[[], float]:
-    dice = random.Random(17)
-    return lambda: dice.uniform(30, 80)
-
-
-CONDITIONS: dict[str, dict[str, Any]] = {
-    "starts from 30 to 80 s, of which 78 s is learned": {"startup": _starts(), "learned": 78},
-    "twice the start-up time is learned": {"learned": 2 * STARTUP},
-    "decisions every 15 s": {"every": 15},
-    "values that are 15 s old": {"lag": 15},
-    "both": {"every": 15, "lag": 15},
-    "no value for half of the start": {"absent": range(20, 50)},
-    "no value when the pods become Ready": {"absent": range(50, 90)},
-    "a new leader during the start": {"new_leader_at": 30},
-    "a new leader that has no record, during the start": {"new_leader_at": 30, "inherits": False},
-    "a new leader after the start": {"new_leader_at": 120},
-}
-
-
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("more", CONDITIONS.values(), ids=list(CONDITIONS))
-def test_conditions_that_cost_no_more(more: dict[str, Any]) -> None:
-    instant, exact, aware = run_all(steady(20), **more)
-
-    # A value that is absent or late makes a backlog even if pods start at once.
-    assert aware.most <= max(1.2 * instant.most, 1.4 * 20)
-    assert exact.most > 4 * 20
 
 
 @pytest.mark.timeout(20)

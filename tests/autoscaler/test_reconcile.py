@@ -105,6 +105,12 @@ async def test_nothing_is_written_if_nothing_is_wanted_by_then(bench: Bench, wri
     assert bench.last().error == ""
 
 
+async def test_nothing_is_written_if_the_target_is_gone_by_then(bench: Bench, writes: Writes) -> None:
+    writes.acquired = bench.server.cached.clear
+    await write(bench)
+    assert writes.calls == ["slot"]
+
+
 async def test_after_a_conflict_it_is_decided_again_from_what_is_there(bench: Bench, writes: Writes) -> None:
     writes.acquired = lambda: bench.server.set("web", 6, told=False) if len(writes.calls) == 1 else None
     await write(bench)

@@ -22,8 +22,7 @@ from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule
-from adapter.kubernetes.codec import WatchDecoder
+from adapter.kubernetes.cache.schedules import keep_schedule
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -134,29 +133,6 @@ def put_victim(bench: Bench) -> None:
     """Put the window of the other tenant, which begins in a minute."""
     window = {"cron": "1 6 * * *", "for": "1h", "minReplicas": 7}
     bench.put("office", window, namespace="quiet", zone="UTC", targets=targets("api"))
-
-
-def test_refused_schedules_as_events() -> None:
-    """Each took 0.1 s, and up to 64 were one step."""
-    refused = [raw(f"many-{number}", *[{"cron": "* * * * *", "for": "59s"}] * 100) for number in range(60)]
-    lines = b"".join(
-        b'{"type": "MODIFIED", "object": %s}\n'
-        % bytes(each).replace(b'"uid"', b'"resourceVersion": "7", "uid"')
-        for each in refused
-    )
-    taken, batches, seen = steps.Steps(), WatchDecoder(CODEC).feed(lines), 0
-    while True:
-        with taken.step():
-            events = next(batches, None)
-        if events is None:
-            break
-        assert isinstance(events, list)
-        seen += len(events)
-        assert all(
-            isinstance(event.object, WatchedSchedule) and event.object.schedule is None for event in events
-        )
-    assert seen == 60
-    assert taken.longest < LONGEST
 
 
 async def test_many_schedules_for_many_autoscalers() -> None:

@@ -12,7 +12,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
 from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.errors import KubernetesError
+from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
@@ -164,6 +164,13 @@ async def test_the_learned_lead_is_shown(bench: Bench) -> None:
     assert known["targets"][0]["leadSeconds"] == 60
 
 
+async def test_one_that_cannot_be_used_is_told_so(bench: Bench) -> None:
+    bench.cache.put(LUNCH, timeZone="Nowhere")
+    (shown,) = await bench.write()
+    assert (shown["conditions"][0]["status"], shown["conditions"][0]["reason"]) == ("False", "Invalid")
+    assert await bench.write() == []
+
+
 async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> None:
     bench.cache.put(LUNCH)
     (first,) = await bench.write()
@@ -183,6 +190,14 @@ async def test_a_refused_write_is_repeated(bench: Bench) -> None:
     bench.clock.advance(RETRY)
     assert len(await bench.write()) == 1
     assert bench.problems.active() == {}
+
+
+async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
+    bench.cache.put(LUNCH)
+    for error in (NotLeadingError("over"), KubernetesError(404, "NotFound", "gone")):
+        bench.writer.fail = error
+        assert await bench.write() == []
+        assert bench.problems.active() == {}
 
 
 @pytest.mark.parametrize("number", [SLICE, SLICE + 1])

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-import msgspec
 import pytest
 
 from adapter.autoscaler import term_store
@@ -15,8 +14,9 @@ from adapter.autoscaler.forecasts.forecast import PAUSE
 from adapter.autoscaler.forecasts.verdict_store import KIND, RETRY, VerdictStore
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP
-from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
-from adapter.errors import Fault, InputError
+from adapter.bounds.forecast.plan import HOUR
+from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict
+from adapter.errors import Fault, InputError, NotSyncedError
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
 from tests.support.configmaps import Store
 from tests.support.controller import fpa
@@ -100,30 +100,16 @@ async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> No
     assert job.verdict == content(store).verdict
 
 
-async def test_where_only_the_next_plan_is_missing_the_job_keeps_its_minute(store: Store) -> None:
+async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(store: Store) -> None:
     await stored_by(store)
-    known = content(store)
-    replace(store, encode_verdict(msgspec.structs.replace(known, hours=known.hours[:1])))
-    term = Term(store, 42)
+    term = Term(store, 30 + 3 * 60)
     await term.open()
-    assert set(await term.run_for(18)) == {FLOOR}
-    (entry,) = term.book._entries.values()
+    assert await term.run_for(2) == [0, FLOOR]
     (job,) = term.asked
-    assert job.now // STEP == (START + max(42 * STEP, 60 + entry.spread % 2400)) // STEP + 1
-    assert set(await term.run_for(60)) == {FLOOR}
-
-
-async def test_a_refusal_is_not_judged_again(store: Store) -> None:
-    first = Term(store)
-    first.verdict = verdict_of(START, BAD)
-    await first.open()
-    await first.run_for(10)
-    await first.save()
-    term = Term(store, 42)
-    await term.open()
-    assert set(await term.run_for(60)) == {0}
-    assert [job.judges for job in term.asked] == [False]
-    assert term.condition() == ("True", "Refused", "no candidate may act: week: it costs too much")
+    assert (job.judges, job.with_this_hour) == (False, True)
+    account = term.book._entries[term.key].planned.account
+    assert account is not None
+    assert START // HOUR in [hour.number for hour in account.hours], "the account goes on"
 
 
 async def test_what_withholds_a_floor_still_does(store: Store) -> None:
@@ -163,22 +149,12 @@ async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
     assert [job.judges for job in term.asked] == [True]
 
 
-async def test_an_expired_verdict_never_acts(store: Store) -> None:
+async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store) -> None:
     await stored_by(store)
-    term = Term(store, 25 * 60 + 1)
-    await term.open()
+    term = Term(store, 42)
+    await term.open(uid="uid-2")
     assert await term.run_for(1) == [0]
     assert [job.judges for job in term.asked] == [True]
-    assert term.reported() == ""
-
-
-async def test_a_verdict_of_the_future_is_refused(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, -90)
-    await term.open()
-    assert await term.run_for(1) == [0]
-    assert [job.judges for job in term.asked] == [True]
-    assert "uid-1: not a verdict of before 2023-12-08T22:30:00Z: the clock of this owner" in term.reported()
 
 
 async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> None:
@@ -204,6 +180,18 @@ async def test_a_verdict_of_this_term_stays(store: Store) -> None:
     await term.save()
     assert set(await term.run_for(5)) == {0}
     assert not term.verdicts.has_unclaimed
+
+
+async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    known, term.book._queries = term.book._queries, raising(NotSyncedError("not listed yet"))
+    await term.open()
+    now = term.seconds()
+    assert await term.book.look(term.controller) == now + 5
+    term.book._queries = known
+    assert await term.run_for(1) == [FLOOR]
+    assert term.asked == []
 
 
 # -- faults --------------------------------------------------------------------------------------------------
@@ -247,18 +235,18 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     assert term.line.writes == []
 
 
-# -- what is stored ------------------------------------------------------------------------------------------
-
-
-async def test_it_writes_what_has_changed_in_five_minutes(store: Store) -> None:
-    term = await stored_by(store)
-    for _ in range(36):
-        await term.run_for(5)
+async def test_what_is_gone_is_not_stored_for_long(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    await term.open(uid="uid-2")
+    await term.run_for(5)
+    for count in range(KIND.kept + 1):
         await term.save()
-    assert len(term.asked) == 4
-    assert term.line.gets == 1
-    assert term.line.writes[0] == "POST"
-    assert len(term.line.writes) <= 2 * len(term.asked), "one for an answer, one for an hour of the account"
+        assert ("uid-1" in store.texts(NAME)) == (count < KIND.kept), "a boosted HPA is found later"
+    assert not term.verdicts.has_unclaimed
+
+
+# -- what is stored ------------------------------------------------------------------------------------------
 
 
 async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:

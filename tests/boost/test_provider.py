@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
@@ -15,7 +14,6 @@ from adapter.model.metrics import (
     ExternalQuestion,
     SeriesInfo,
 )
-from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.clock import WALL, FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.world import vector, world
@@ -152,13 +150,6 @@ async def test_a_floor_ends_by_itself(case: FloorBench) -> None:
     assert await case.ask() == 0
 
 
-async def test_a_floor_is_capped_by_the_maximum_of_today(case: FloorBench) -> None:
-    case.publish(entry(40))
-    assert await case.ask() == 40
-    case.change(version="101", most=20)
-    assert await case.ask() == 20
-
-
 async def test_an_hpa_that_is_not_boosted_has_no_floor(case: FloorBench) -> None:
     case.publish(entry(7, seen="100"))
     case.change(version="101", boosts=False)
@@ -202,19 +193,6 @@ async def test_one_that_cannot_be_compared_counts_unless_it_is_the_same(case: Fl
     case.publish(entry(7, seen="abd"))
     assert await case.ask() == 7
     case.publish(entry(7, seen=""))
-    assert await case.ask() == 0
-
-
-async def test_the_floor_of_a_forecast_counts_beside_a_raise_and_where_the_cache_is_behind(
-    case: FloorBench,
-) -> None:
-    end = FineInstant(round((WALL + 60) * SECOND))
-    case.publish(structs.replace(entry(7), forecast=9, forecast_until=end))
-    assert await case.ask() == 9
-    case.change(boosts=False)
-    case.publish(structs.replace(entry(0, seen="101"), forecast=9, forecast_until=end))
-    assert await case.ask() == 9
-    case.clock.advance(60)
     assert await case.ask() == 0
 
 

@@ -14,6 +14,7 @@ from adapter.boost import publisher
 from adapter.boost.config_map import WRITTEN_FROM
 from adapter.boost.publisher import CHECK, FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes import client
 from adapter.model.autoscaling.floor import (
     LABEL,
     Floor,
@@ -77,22 +78,6 @@ async def test_publications_at_one_time_share_a_write(process: FloorProcess) -> 
         assert process.line.writes == ["POST", "PUT", "PUT"]
     assert len(published(process.store)) == 101
     assert process.line.gets == 1, "what was written needs no reading"
-
-
-async def test_an_entry_stays_until_it_is_taken_back(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        await writer.publish(entry("b", 9))
-        assert published(process.store) == {"a": 8, "b": 9}
-        writer.want("a", None)
-        writer.want("b", entry("b", 9, lasts=30))
-        await asyncio.sleep(0.1)
-        assert decode_floors(process.store.texts(NAME)) == {"b": entry("b", 9, lasts=30)}
-        writes = len(process.line.writes)
-        writer.want("a", None)
-        writer.want("c", None)
-        await asyncio.sleep(0.1)
-        assert len(process.line.writes) == writes, "there is nothing to write"
 
 
 # --- a new leader -------------------------------------------------------------------------------------------
@@ -189,16 +174,6 @@ async def test_floors_that_another_client_takes_away_are_restored(process: Floor
         assert len(process.line.writes) == writes, "what is not ours is not fought over"
 
 
-async def test_without_floors_nothing_is_read(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        writer.want("a", None)
-        await asyncio.sleep(1)
-        reads = process.line.gets
-        await asyncio.sleep(600)
-        assert process.line.gets == reads
-
-
 async def test_a_problem_of_a_slice_ends_with_the_slice(process: FloorProcess) -> None:
     async with leading(process) as writer:
         process.line.answer = 403
@@ -252,6 +227,21 @@ async def test_an_unanswered_publication_is_withdrawn(
         await asyncio.sleep(15)
         assert published(process.store) == ({"a": 5} if known else {})
         assert process.problems.active() == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"<html>", "Decode"), (b"{}", "Decode"), (b"", "Forbidden")]
+)
+async def test_a_config_map_that_cannot_be_read(process: FloorProcess, content: bytes, reason: str) -> None:
+    async def get(_: str) -> client.ResponseBody:
+        if not content:
+            raise KubernetesError(403, "Forbidden", "no right to get configmaps")
+        return client.ResponseBody("text/html", content)
+
+    process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
+    with pytest.raises(KubernetesError) as caught:
+        await process.open_term(Gate()).start()
+    assert caught.value.reason == reason
 
 
 async def test_an_unawaited_floor_is_written_until_it_is_accepted(process: FloorProcess) -> None:

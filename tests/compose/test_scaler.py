@@ -9,8 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Controller
 from adapter.compose import scaler
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import LISTED_SECONDS, Scaler
@@ -143,21 +141,6 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
         assert not forecaster.is_closed
     assert (bench.at_work(), (await bench.scaler.show(("default", "web-0"), ""))[0]) == (0, 503)
     assert forecaster.is_closed
-
-
-async def test_each_slice_begins_with_its_own_autoscalers(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench("default", "shop")
-    begun: list[Key] = []
-    put = Controller.put
-
-    def record(controller: Controller, autoscaler: FastPathAutoscaler) -> None:
-        begun.append(Key.of(autoscaler))
-        put(controller, autoscaler)
-
-    monkeypatch.setattr(Controller, "put", record)
-    async with leading(bench):
-        await until(lambda: bench.at_work() == 2 * COUNT)
-        assert len(begun) == len(set(begun)) == 2 * COUNT
 
 
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:

@@ -178,32 +178,6 @@ async def test_values_that_are_none(more: str, body: str, values: object) -> Non
             assert found.values == values
 
 
-async def test_a_counter_covers_its_window() -> None:
-    async with bench("sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))") as here:
-        for at in range(5):
-            here.here.reader.bodies = dict.fromkeys(("10.0.0.1", "10.0.0.2"), f'depth{{queue="q"}} {at}')
-            here.here.clock.advance(1)
-            await here.here.scrape()
-        source = here.open()
-
-        assert here.read(source).values == (2000,)
-        assert source.span == 6 * SECOND
-
-
-async def test_a_metric_that_is_not_scraped_comes_from_prometheus() -> None:
-    def prometheus(promql: str) -> Outcome:
-        return vector(({"queue": "q"}, WALL if "timestamp" in promql else 9))
-
-    async with bench(answer=prometheus) as here:
-        here.here.endpoints.want(Key("shop", "web"), [])
-        assert (await here.answered(here.open())).values == (9000,)
-        source = here.open()
-        await here.here.relister.adopt(type(here.here.relister.ruleset)())
-        here.here.endpoints.follow()
-        assert here.read(source) is not None
-        assert source.span is None
-
-
 async def test_a_question_that_cannot_be_asked_is_left_to_prometheus() -> None:
     rules = RULES.format(query=QUERY, more="").replace("namespaced: false", "namespaced: true")
     async with (

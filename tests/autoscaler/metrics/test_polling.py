@@ -182,6 +182,18 @@ async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Poller, queri
     assert 20 * 30 - 100 <= queries * len(source.asked) <= 20 * 30 + 100
 
 
+async def test_a_question_without_any_value_delays_no_other(feeds: Poller) -> None:
+    nothing, good = PolledMetric(LoopClock()), PolledMetric(LoopClock(), interval=2.0)
+    nothing.empty = True
+    for number in range(40):
+        make = functools.partial(nothing.feed, f"q{number}")
+        feeds.want(Key("default", "api"), 1.0, f"q{number}", make)
+    feeds.want(Key("default", "web"), 1.0, "good", lambda: good.feed("good"))
+    await asyncio.sleep(240)
+
+    assert max(later - sooner for sooner, later in zip(good.asked[-10:], good.asked[-9:], strict=False)) < 2.0
+
+
 async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     source.empty = True  # so that no interval is known

@@ -113,16 +113,6 @@ def flood(feeds: Poller, prometheus: Prometheus, autoscalers: int = 8, metrics: 
         prometheus.want(feeds, f"greedy/a{autoscaler}", f"greedy-{autoscaler}-{metric}")
 
 
-async def test_a_small_owner_is_not_delayed_by_a_large_one_of_its_namespace() -> None:
-    async with opened() as (feeds, prometheus, _):
-        for metric in range(400):
-            prometheus.want(feeds, "shop/large", f"large-{metric}")
-        prometheus.want(feeds, "shop/small", "small")
-        await asyncio.sleep(40)
-
-        assert prometheus.rate("small", 10) >= 1.0
-
-
 SHARES = {
     "enough": {"a": 4, "b": 5},
     "one too many": {"a": 2, "b": 40},
@@ -185,6 +175,19 @@ async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> No
         assert prometheus.rate("shared", left) < 0.1
 
 
+async def test_who_joins_a_question_that_waits_has_a_turn_for_it() -> None:
+    async with opened() as (feeds, prometheus, _):
+        flood(feeds, prometheus)
+        feed = prometheus.want(feeds, "greedy/a0", "shared")
+        await asyncio.sleep(3)
+        assert feed.queued is not None
+        assert "shared" not in prometheus.asked
+
+        prometheus.want(feeds, "victim/web", "shared")
+        await asyncio.sleep(0.5)
+        assert len(prometheus.asked["shared"]) == 1
+
+
 async def test_questions_that_merge_leave_in_one_turn_and_cost_as_two() -> None:
     async with opened() as (feeds, prometheus, _):
         for number in range(100):
@@ -192,6 +195,17 @@ async def test_questions_that_merge_leave_in_one_turn_and_cost_as_two() -> None:
         await asyncio.sleep(10)
 
         assert min(prometheus.rate(f"q{number}", 2) for number in range(100)) >= 0.9
+
+
+@pytest.mark.parametrize("merges", [None, False], ids=["not known", "never"])
+async def test_questions_that_do_not_merge_cost_as_their_own(*, merges: bool | None) -> None:
+    async with opened() as (feeds, prometheus, _):
+        prometheus.merges = merges
+        for number in range(100):
+            prometheus.want(feeds, f"ns{number % 10}/web", f"q{number}", group="group")
+        await asyncio.sleep(30)
+
+        assert prometheus.queries(2) == pytest.approx(20.0, abs=1.0)
 
 
 async def test_where_namespaces_share_no_query_only_those_of_one_leave_together() -> None:

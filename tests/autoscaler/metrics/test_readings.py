@@ -57,6 +57,13 @@ def test_unknown_ages_may_raise_and_not_shrink() -> None:
     assert found == PodsReading({"a": 1000, "b": 2000}, overdue=UNKNOWN_AGE)
 
 
+def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
+    found = pods_reading(answer(times={}, oldest=FIVE), FIVE, CONTEXT, "")
+
+    assert isinstance(found, Unavailable)
+    assert "too old" in found.message
+
+
 def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
     found = pods_reading(answer(), None, CONTEXT, "")
 

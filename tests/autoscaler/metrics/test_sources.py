@@ -14,7 +14,7 @@ from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
-from adapter.errors import KubernetesError, PrometheusError, ScrapeError
+from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.label_selectors import parse_selector
@@ -669,6 +669,23 @@ async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
         assert (reading.values, reading.overdue) == ({"a": 300}, "")
 
 
+async def test_cpu_by_rules_of_ours_whose_samples_are_all_too_old() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", "b", times={"a": 301.0, "b": 400.0})
+        reading = await here.answered(here.open(cpu_metric()))
+        assert isinstance(reading, Unavailable)
+        assert reading.reason == "Stale"
+
+
+async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
+    async with bench() as here:
+        here.provided.usages = ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True)
+        reading = await here.answered(here.open(cpu_metric()))
+
+        assert isinstance(reading, Unavailable)
+        assert reading.message.endswith("unable to fetch metrics")
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -687,19 +704,6 @@ async def test_a_metric_that_nothing_serves_yet(error: KubernetesError) -> None:
         )
 
 
-async def test_a_metric_of_which_nothing_is_known_while_prometheus_is_silent() -> None:
-    """Waiting does not help, so the cause is named in place of the next list of series."""
-    async with bench(scrapes=False) as here:
-        here.provided.objects = None
-        here.provided.problems.listed([PrometheusError("unreachable", "http://prometheus:9090 refused")], 0.0)
-        here.other.custom = error = KubernetesError(404, "NotFound", "no metric load for pods")
-        reading = await here.answered(here.open(pods_metric(name="load")))
-        assert reading.message == (
-            f"unable to fetch metrics from custom metrics API: {error}; Prometheus does not answer since "
-            "2023-11-14T22:13:20Z"
-        )
-
-
 async def test_an_invalid_selector_has_no_value() -> None:
     async with bench() as here:
         metric = external_metric(value="10")
@@ -711,3 +715,11 @@ async def test_an_invalid_selector_has_no_value() -> None:
         assert reading.reason == "InvalidSelector"
         source.close()
         assert (source.sampled, source.span, len(here.feeds)) == (None, None, 0)
+
+
+async def test_what_is_neither_scraped_nor_answered_yet_is_no_failure() -> None:
+    async with bench() as here:
+        source = here.open(pods_metric(name="load"))
+        assert here.read(source).reason == "NotYet"
+
+        assert (await here.answered(source)).reason == "NoMetrics"
