@@ -1,15 +1,15 @@
-"""The table of faults: each fault x each kind of metric x growing, shrinking, steady.
+"""The table of faults: each fault x each kind of metric x growing, shrinking.
 
-Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what
-upstream's own repair gives for the same input; limits hold; and when the fault is over all goes on by itself.
-Sources, feeds, decisions and the loop are the real ones, on a loop whose time a test does not wait for; below
-them stands a provider that fails on demand.
+Total absence, stale and failed values never shrink a workload; limits hold; and when the fault is over all
+goes on by itself. Sources, feeds, decisions and the loop are the real ones, on a loop whose time a test does
+not wait for; below them stands a provider that fails on demand.
 """
 
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -77,8 +77,6 @@ KINDS = {
     "Pods": Kind(pods_metric("10")),
     "Pods scraped": Kind(pods_metric("10"), scraped=True),
     "Object Value": Kind(object_metric("Value", value="10"), per_pod=False),
-    "Object AverageValue": Kind(object_metric("AverageValue", averageValue="10"), per_pod=False),
-    "External Value": Kind(external_metric(value="10"), per_pod=False),
     "External AverageValue": Kind(external_metric(averageValue="10"), per_pod=False),
     "Resource": Kind(cpu_metric(50)),
     "ContainerResource": Kind(CONTAINER),
@@ -114,7 +112,7 @@ OWN_MAY_GROW = MAY_GROW | {
 OWN_FAULTS = {"scrapes overdue", "own usage missing"}
 """Faults of the own usage alone: the usage of containers decides as without it."""
 
-DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
+DIRECTIONS = {"growing": 2.0, "shrinking": 0.45}
 
 CASES = [
     pytest.param(fault, name, direction, id=f"{fault}-{name}-{direction}")
@@ -139,12 +137,11 @@ class FaultyWorkload:
         self.rivals = HandRivals()
         self.load = 1.0
         self.fault = ""
-        self.missing: Collection[str] = ()
         self.frozen = 0.0
         self.counts = [REPLICAS]
         self.ready: list[tuple[float, int]] = []
-        self.pods.ready = self.least_ready
-        self.pods.most = self.most_ready
+        self.pods.ready = lambda age: min(self.ready_within(age), default=None)
+        self.pods.most = lambda age: max(self.ready_within(age), default=0)
 
     @property
     def replicas(self) -> int:
@@ -161,17 +158,11 @@ class FaultyWorkload:
             return 10 * share
         return 10 * self.load * REPLICAS
 
-    def least_ready(self, age: int) -> int | None:
-        """How few pods were ready within the last nanoseconds."""
+    def ready_within(self, age: int) -> list[int]:
+        """How many pods were ready at any time within the last nanoseconds."""
         since = self.clock.monotonic() - age / SECOND
         before = [count for at, count in self.ready if at <= since][-1:]
-        return min([*before, *(count for at, count in self.ready if at > since)], default=None)
-
-    def most_ready(self, age: int) -> int:
-        """How many pods were ready at most within the last nanoseconds."""
-        since = self.clock.monotonic() - age / SECOND
-        before = [count for at, count in self.ready if at <= since][-1:]
-        return max([*before, *(count for at, count in self.ready if at > since)], default=0)
+        return before + [count for at, count in self.ready if at > since]
 
     def milli(self) -> int:
         if self.fault == "negative":
@@ -199,9 +190,8 @@ class FaultyWorkload:
         await self.fail()
         if self.fault in {"empty result", "no numbers"}:
             return ObjectSamples({}, {}, 0.0, None)
-        present = [name for name in names if name not in self.missing]
-        times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
-        return ObjectSamples(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
+        times = {} if self.fault == "ages unknown" else dict.fromkeys(names, self.taken())
+        return ObjectSamples(dict.fromkeys(names, self.milli()), times, 0.0, None, overdue=self.overdue)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
         await self.fail()
@@ -232,7 +222,6 @@ class FaultyWorkload:
         items = tuple(
             ObjectUsage("default", name, {}, now, usage, (ContainerUsage("app", usage),))
             for name in self.names
-            if name not in self.missing
         )
         times = {} if self.fault == "ages unknown" else {item.name: self.taken() for item in items}
         return ResourceAnswer(items, 15.0, now, 0.0, partial=self.fault == "partial answers", times=times)
@@ -243,7 +232,7 @@ class FaultyWorkload:
         pass
 
     def entry_of(self, metric: str) -> object:
-        return _Entry()
+        return ENTRY
 
     def find_usage(self) -> object:
         return OWN if self.kind.own else None
@@ -257,15 +246,14 @@ class FaultyWorkload:
     def read(
         self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]
     ) -> ScrapedAnswer:
-        present = [name for name in names if name not in self.missing]
         if self.fault in {"empty result", "own usage missing"}:
-            return ScrapedAnswer({}, dict.fromkeys(present, self.clock.wall()))
+            return ScrapedAnswer({}, dict.fromkeys(names, self.clock.wall()))
         value = float("nan") if self.fault == "no numbers" else self.milli() / 1000
         if self.kind.own and self.fault not in {"negative", "overflow"}:
             value = self.value() * 0.05  # cores, as of `resource`
         overdue = self.fault == "scrapes overdue"
-        found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in present}
-        return ScrapedAnswer(found, dict.fromkeys(self.missing, self.clock.wall()))
+        found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in names}
+        return ScrapedAnswer(found, {})
 
     def reason_of(self, entry: object, namespace: str, name: str) -> str:
         return ""
@@ -287,25 +275,10 @@ class FaultyWorkload:
         self.rivals.names = None if self.fault == "other autoscaler unknown" else ()
 
 
-class _Entry:
-    class rule:  # noqa: N801 - as the attribute is called
-        class config:  # noqa: N801
-            on_nan = OnNaN.DROP
-
-
-class _OwnEntry:
-    container = ""
-
-    class rule:  # noqa: N801
-        path = "resourceRules.cpu.scrape"
-
-        class config:  # noqa: N801
-            class scrape:  # noqa: N801
-                class access:  # noqa: N801
-                    port = "metrics"
-
-
-OWN = _OwnEntry()
+ENTRY = SimpleNamespace(rule=SimpleNamespace(config=SimpleNamespace(on_nan=OnNaN.DROP)))
+ACCESS = SimpleNamespace(access=SimpleNamespace(port="metrics"))
+RULE = SimpleNamespace(path="resourceRules.cpu.scrape", config=SimpleNamespace(scrape=ACCESS))
+OWN = SimpleNamespace(container="", rule=RULE)
 
 
 @contextlib.asynccontextmanager
@@ -364,7 +337,7 @@ async def live(world: FaultyWorkload, seconds: float) -> None:
 @pytest.mark.parametrize(("fault", "name", "direction"), CASES)
 async def test_faults(fault: str, name: str, direction: str) -> None:
     world = FaultyWorkload(name)
-    wanted = {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+    wanted = {"growing": MOST, "shrinking": 2}[direction]
     may_grow = fault in (OWN_MAY_GROW if world.kind.own else MAY_GROW)
     async with running(world):
         await live(world, 90 if world.kind.own else 30)  # until what is measured is known

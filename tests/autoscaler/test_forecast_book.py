@@ -13,11 +13,12 @@ from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
-from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
 from adapter.errors import NotSyncedError
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import LoopClock
@@ -53,7 +54,20 @@ class Bench(ForecastBench):
         self.limits = LIMITS
         self.asked: list[ForecastJob] = []
         self.failure: ForecastAnswer | None = None
+        self.unknown: Exception | None = None
+        """Why no query is known."""
         self.worker.run = self.run  # type: ignore[method-assign]
+
+    def queries_of(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
+        if self.unknown is not None:
+            raise self.unknown
+        return super().queries_of(autoscaler)
+
+    @property
+    def forecast_of(self) -> AutoscalerForecast:
+        """The forecast of the only autoscaler."""
+        (forecast,) = self.book._entries.values()
+        return forecast
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         self.asked.append(job)
@@ -140,8 +154,7 @@ async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> No
     assert len({each % 60 for each in hourly}) == 1
     hours = [each.now // HOUR % 24 for each in bench.asked if each.judges]
     assert len(hours) == 2
-    (spread,) = [each.spread for each in bench.book._entries.values()]
-    assert hours[1] == spread % 24
+    assert hours[1] == bench.forecast_of.spread % 24
     assert [each.with_this_hour for each in bench.asked] == [True] + [False] * len(hourly)
     assert bench.asked[-1].start_ups == (60,) * 10
 
@@ -197,7 +210,6 @@ async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest
     clock.skew += 55
     await asyncio.sleep(1.1)
     assert len(looked) == 2
-    assert bench.book._index == (START + 32 * 60) // STEP
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -216,15 +228,10 @@ async def test_a_metric_without_a_query_is_named() -> None:
 async def test_while_the_rules_are_not_known_nothing_fails() -> None:
     bench = Bench()
     await bench.open()
-    known = bench.book._queries
-
-    def unknown(_: object) -> Any:
-        raise NotSyncedError("not listed yet")
-
-    bench.book._queries = unknown
+    bench.unknown = NotSyncedError("not listed yet")
     await bench.run_for(2)
     assert bench.condition() == ("False", "Pending", "the first verdict is being made")
-    bench.book._queries = known
+    bench.unknown = None
     await bench.run_for(1)
     assert len(bench.asked) == 1
 

@@ -233,7 +233,7 @@ def test_a_wrong_figure_has_a_bounded_cost(more: dict[str, Any], most: float) ->
     st.sampled_from([0, 1, 20, 70]),
     st.sampled_from([-1, 200]),
 )
-@settings(max_examples=20, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, phases=[Phase.explicit, Phase.generate])
 def test_no_raise_is_withheld_longer_than_a_start_up_time_and_a_minute(
     loads: list[int], learned: int, replaced: int, new_leader_at: int
 ) -> None:

@@ -107,7 +107,7 @@ async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(
     assert await term.run_for(2) == [0, FLOOR]
     (job,) = term.asked
     assert (job.judges, job.with_this_hour) == (False, True)
-    account = term.book._entries[term.key].planned.account
+    account = term.forecast_of.planned.account
     assert account is not None
     assert START // HOUR in [hour.number for hour in account.hours], "the account goes on"
 
@@ -185,11 +185,11 @@ async def test_a_verdict_of_this_term_stays(store: Store) -> None:
 async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
-    known, term.book._queries = term.book._queries, raising(NotSyncedError("not listed yet"))
+    term.unknown = NotSyncedError("not listed yet")
     await term.open()
     now = term.seconds()
     assert await term.book.look(term.controller) == now + 5
-    term.book._queries = known
+    term.unknown = None
     assert await term.run_for(1) == [FLOOR]
     assert term.asked == []
 
@@ -200,22 +200,14 @@ async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> No
 async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
-    fault = InputError([Fault("spec.metrics[0]", METRIC, "no rule makes it")])
-    known, term.book._queries = term.book._queries, raising(fault)
+    term.unknown = InputError([Fault("spec.metrics[0]", METRIC, "no rule makes it")])
     await term.open()
     assert await term.run_for(2) == [0, 0]
     assert term.condition()[1] == "NoQuery"
-    term.book._queries = known
+    term.unknown = None
     assert (await term.run_for(2))[-1] == FLOOR
     assert term.asked == []
     assert term.condition()[1] == "Acting"
-
-
-def raising(error: Exception) -> Any:
-    def raises(_: object) -> Any:
-        raise error
-
-    return raises
 
 
 @pytest.mark.looptime

@@ -186,7 +186,9 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(bench: F
     lose("web", "web")
     key = Key("default", "web", is_native=True)
     assert bench.controller.works == {key}
-    assert hpas.find("default", "web").asked is not None
+    found = hpas.find("default", "web")
+    assert found is not None
+    assert found.asked is not None
     assert floors.wanted == {}
     problem = bench.problems.active()["annotation", "default/web"]
     assert problem == "cannot be read: ValueError: no"
