@@ -52,6 +52,16 @@ def test_the_busiest_hour_takes_less_than_2_kib() -> None:
     assert weight(past) <= 2048
 
 
+def test_a_short_peak_is_kept() -> None:
+    past = PastHour()
+    past.note(REST, BEGIN)
+    past.note(REST._replace(demand=9, ready=2, desired=9), BEGIN + SECOND)
+    past.note(REST._replace(restraint=Restraint.HELD), BEGIN + 2 * SECOND)
+
+    (one,) = past.spans(BEGIN + 3 * SECOND)
+    assert one.counts == Counts(9, 3, 2, 0, 1, 10, Restraint.HELD)
+
+
 def test_nothing_is_shown_before_the_first_decision() -> None:
     past = PastHour()
     past.shift(SPAN)

@@ -172,6 +172,18 @@ async def test_one_that_cannot_be_read_costs_no_other(bench: Bench, monkeypatch:
     assert "RecursionError" in bench.problems.active()["schedule", "shop/bad"]
 
 
+async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:
+    """All autoscalers share the loop that evaluates it."""
+    often = {"cron": "*/2 * * * *", "for": "1m", "minReplicas": 2}
+    bench.create(*[often] * 3)
+    await until(lambda: bench.problems.active() != {})
+    assert bench.problems.active()["schedule", "shop/office"] == (
+        "spec.windows: 2160: expected windows that begin at most 2000 times a day together; each begin counts"
+    )
+    bench.create(*[often] * 2, DAY, name="less")
+    await until(lambda: bench.bounds(OWN) is not None)
+
+
 async def test_a_look_ahead_computes_nothing_and_delays_no_decision(bench: Bench) -> None:
     bench.create({"name": "noon", "from": "12:30", "to": "12:45", "minReplicas": 5, "maxReplicas": 9})
     await until(bench.is_computed)

@@ -211,9 +211,7 @@ def samples(ago: float = 0.0, **values: int) -> ObjectSamples:
 
 async def test_pods_that_are_all_scraped_need_no_prometheus() -> None:
     async with bench() as here:
-        here.here.reader.bodies = {each.ip: f"load {number}" for number, each in enumerate((A, B, C), 1)}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({each.ip: f"load {number}" for number, each in enumerate((A, B, C), 1)}, [A, B, C])
         source = here.open(pods_metric(name="load"))
 
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
@@ -344,12 +342,9 @@ async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values
 async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_prometheus(shown: str) -> None:
     """The API answers 500 then: neither this autoscaler nor a native one scales by the other pods."""
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}, [A, B, C])
         reading = here.read(here.open(pods_metric(name="load")))
 
-        assert isinstance(reading, Unavailable)
         which = "the value of rules[0] for b is beyond 9.2e15, the limit of a quantity"
         assert reading == Unavailable(
             "InvalidValue", f"unable to fetch metrics from custom metrics API: {which}"
