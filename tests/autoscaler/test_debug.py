@@ -35,16 +35,6 @@ def fleet(bench: Bench) -> FleetView:
     return msgspec.json.decode(answer.body, type=FleetView)
 
 
-async def test_an_autoscaler_that_was_not_decided_yet(bench: Bench) -> None:
-    bench.put(fpa(QUEUE))
-
-    shown = view(bench)
-
-    assert (shown.version, shown.last, shown.next, shown.decided_since) == ("v1", None, None, None)
-    assert shown.history is not None
-    assert list(shown.history.points) == []
-
-
 async def test_the_history_has_the_peak_and_what_limited_it(bench: Bench) -> None:
     await bench.begin_with(4, maxReplicas=6)
     bench.want(9)

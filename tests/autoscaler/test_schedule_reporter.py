@@ -22,8 +22,7 @@ from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support import steps
-from tests.support.clock import FakeClock, ShiftedClock
+from tests.support.clock import FakeClock
 from tests.support.controller import fpa
 from tests.support.scaling import NOW
 from tests.support.schedules import document
@@ -229,27 +228,6 @@ async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench)
     assert sent[:4] == [NOISY, QUIET, NOISY, QUIET]
     assert sent.count(NOISY) == MOST_WRITES
     assert await bench.pass_by() == [NOISY] * 5
-
-
-async def test_statuses_of_many_windows_are_computed_in_steps() -> None:
-    """Each schedule has as many windows that begin as often as is allowed, with pairs in conflict."""
-    windows = [
-        {"cron": f"{number} 4-23 * * *", "for": "59m", ("minReplicas", "maxReplicas")[number % 2]: number + 1}
-        for number in range(60)
-    ]
-    bench = Bench(clock=ShiftedClock())
-    bench.cache.found = [*many(NOISY, 10, *windows), *many(QUIET, 1, LUNCH)]
-    sent: list[str] = []
-    with steps.measured() as taken:
-        while len(sent) < 11:
-            sent += await bench.pass_by()
-    assert sent.index(QUIET) < 2
-    assert taken.longest < 0.1
-    with steps.measured() as taken:
-        for _ in range(10):
-            bench.time += SECOND
-            assert await bench.pass_by() == []
-    assert taken.longest < 0.05
 
 
 class TickingClock(FakeClock):

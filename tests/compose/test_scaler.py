@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from adapter.compose import scaler
@@ -16,6 +17,7 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.autoscalers import ReadAutoscaler
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import STEP
+from adapter.kubernetes.codec import Unreadable
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.ownership.lease import LeaseRecord
 from adapter.kubernetes.server_clock import ServerClock
@@ -93,6 +95,7 @@ class Bench:
         self.clock, self.monitoring = FakeClock(), Monitoring()
         options = Options(leader_elect=elects)
         own = runtime(self.clock, self.monitoring)
+        self.problems = own.problems
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
         self.autoscalers = self.scaler._source._objects
         self.autoscalers._announced = True  # as after the first list
@@ -172,6 +175,13 @@ def test_large_namespaces_are_looked_for(bench: Bench) -> None:
     for coroutine in (*caches.values(), scaling):
         coroutine.close()
     assert "scaler: large namespaces" in caches
+
+
+def test_an_hpa_that_cannot_be_read_is_reported(bench: Bench) -> None:
+    metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "resourceVersion": "1"}
+    raw = msgspec.json.encode({"metadata": metadata, "spec": {"scaleTargetRef": {"kind": "Deployment"}}})
+    bench.scaler.rivals.hpas.lose(Unreadable("default", "web", "1", raw, "ValueError: no"))
+    assert bench.problems.active() == {("annotation", "default/web"): "cannot be read: ValueError: no"}
 
 
 async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> None:
