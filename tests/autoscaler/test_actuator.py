@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.decide.decision import Event
-from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventBacklog, EventRecorder
@@ -108,24 +107,6 @@ async def test_a_scale(world: ActuatorOnCluster) -> None:
     assert (world.replicas(), version) == (5, world.target().resource_version)
     scale = await world.actuator.get_scale(target)
     assert (scale.replicas, scale.selector, scale.resource_version) == (5, "app=web", version)
-
-
-async def test_a_scale_that_is_another_by_now(world: ActuatorOnCluster) -> None:
-    target = world.target()
-    await world.actuator.put_scale(target, 3)
-    with pytest.raises(KubernetesError) as caught:
-        await world.actuator.put_scale(target, 5)
-
-    assert (caught.value.status, world.replicas()) == (409, 3)
-
-
-async def test_a_shut_fence_goes_through(world: ActuatorOnCluster) -> None:
-    world.desk.gate.passes = 0
-    with pytest.raises(NotLeadingError):
-        await world.actuator.acquire(world.target())
-    with pytest.raises(NotLeadingError):
-        await world.actuator.put_scale(world.target(), 5)
-    assert world.replicas() == 2
 
 
 async def test_a_status_with_what_policies_count(world: ActuatorOnCluster) -> None:

@@ -8,7 +8,7 @@ from adapter.autoscaler.decide.memory import CLOCK_IN_DOUBT
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.status import ABLE_TO_SCALE
 from tests.autoscaler.test_boost import BoostBench
-from tests.support.controller import QUEUE, Bench, fpa
+from tests.support.controller import Bench
 
 DOUBT = "the clock is wrong"
 WHY = f"{DOUBT}: no count is lowered, and no floor is set"
@@ -62,12 +62,6 @@ async def test_nor_does_a_lower_maximum_lower_it(bench: Bench) -> None:
     assert able(bench)[1] == CLOCK_IN_DOUBT
 
 
-async def test_a_raise_is_written(bench: Bench) -> None:
-    bench.doubt = DOUBT
-    await bench.begin_with(8)
-    assert bench.server.writes == [("web", 8)]
-
-
 async def test_a_doubt_that_begins_while_a_write_waits_stops_it(bench: Bench) -> None:
     acquire = bench.server.acquire
 
@@ -96,10 +90,3 @@ async def test_a_floor_is_neither_lowered_nor_set() -> None:
     bench.clock.skew += 3600
     await bench.step(1)
     assert bench.server.writes[-1:] == [("web", 20)] or bench.floors.entries["uid-1"].replicas > 8
-
-
-async def test_an_autoscaler_that_is_not_in_doubt_has_no_such_condition(bench: Bench) -> None:
-    bench.put(fpa(QUEUE), 4)
-    bench.want(4)
-    await bench.step()
-    assert able(bench)[1] != CLOCK_IN_DOUBT

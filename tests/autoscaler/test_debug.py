@@ -15,9 +15,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, FleetView
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.test_boost import ON, BoostBench
-from tests.autoscaler.test_schedules import HPA, OWN, ScheduleBench, window
+from tests.autoscaler.test_schedules import OWN, ScheduleBench, window
 from tests.support.controller import QUEUE, Bench, fpa, shown_document
-from tests.support.scaling import NOW, external_metric
+from tests.support.scaling import NOW
 
 SCHEMA = json.loads(Path("docs/reference/debug.schema.json").read_text())
 IMMEDIATE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -33,16 +33,6 @@ def fleet(bench: Bench) -> FleetView:
     answer = steps.run(debug.show_fleet([bench.controller], NOW / SECOND))
     jsonschema.validate(json.loads(answer.body), SCHEMA)
     return msgspec.json.decode(answer.body, type=FleetView)
-
-
-async def test_an_autoscaler_that_was_not_decided_yet(bench: Bench) -> None:
-    bench.put(fpa(QUEUE))
-
-    shown = view(bench)
-
-    assert (shown.version, shown.last, shown.next, shown.decided_since) == ("v1", None, None, None)
-    assert shown.history is not None
-    assert list(shown.history.points) == []
 
 
 async def test_the_history_has_the_peak_and_what_limited_it(bench: Bench) -> None:
@@ -71,16 +61,6 @@ async def test_a_scaler_that_keeps_no_history(bench: Bench) -> None:
 
     assert view(bench).history is None
     assert fleet(bench).autoscalers[0].reversals == 0
-
-
-async def test_the_history_stays_with_a_clock_that_is_set(bench: Bench) -> None:
-    await bench.begin_with(4)
-    bench.clock.skew += 3600
-    await bench.step(1)
-
-    history = view(bench).history
-    assert history is not None
-    assert [point.demand for point in history.points] == [4]
 
 
 async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
@@ -153,16 +133,6 @@ async def test_windows_of_schedules_are_ahead() -> None:
     bench.controller.close()
 
 
-async def test_windows_that_are_being_computed_are_not_ahead() -> None:
-    bench = ScheduleBench()
-    bench.schedules.by_key = {OWN: (window("13:10", "13:30"),)}
-    await bench.begin_with(4)
-    bench.schedules.computed = False
-
-    assert list(view(bench).ahead) == []
-    bench.controller.close()
-
-
 async def test_a_line_of_the_fleet(bench: Bench) -> None:
     await bench.begin_with(4, behavior=IMMEDIATE)
     (source,) = bench.sources.opened
@@ -186,14 +156,6 @@ async def test_a_line_of_the_fleet(bench: Bench) -> None:
     assert (line.overdue, line.limited_by) == (1, Restraint.ABSENT.value)
     assert "no metric" not in line.fault
     assert "unable to" in line.fault or "invalid metrics" in line.fault
-
-
-async def test_a_fleet_in_the_order_of_names(bench: Bench) -> None:
-    for name in ("b", "c", "a"):
-        bench.put(fpa([external_metric(averageValue="1")], name=name, uid=name), replicas=1)
-
-    assert [line.name for line in fleet(bench).autoscalers] == ["a", "b", "c"]
-    assert fleet(bench).autoscalers[0].replicas is None
 
 
 @pytest.mark.parametrize(("mode", "floor"), [(BOOST, 8), (ADVISE, 0)])
@@ -221,25 +183,3 @@ async def test_what_comes_after_a_window_waits_for_the_window_and_then_for_the_s
     assert (shown.next.replicas, shown.next.at[11:16]) == (4, "12:15")
     assert shown.next.released == "held by a schedule until 2026-11-20T12:10:00.000Z, then by stabilization"
     bench.controller.close()
-
-
-async def test_a_floor_that_a_window_holds_too_ends_with_the_window() -> None:
-    bench = ScheduleBench()
-    bench.scheduled(HPA, window("12:50", "13:10"))
-    await bench.steps(2, 1)
-
-    document = shown_document(bench.controller)
-
-    floor = document["boost"]["floor"]
-    assert (floor["replicas"], floor["until"][11:16]) == (12, "12:10")
-    bench.controller.close()
-
-
-async def test_a_status_names_the_autoscaler_and_not_the_hpa(bench: Bench) -> None:
-    bench.server.fail = "forbidden"
-    await bench.begin_with(8)
-
-    texts = [condition["message"] for condition in shown_document(bench.controller)["status"]["conditions"]]
-
-    assert "the autoscaler was unable to update the target scale: forbidden" in texts
-    assert not any("HPA" in text for text in texts)

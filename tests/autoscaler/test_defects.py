@@ -46,10 +46,6 @@ class Broken:
         return self.works(*given, **named)
 
 
-def test_none_are_counted_at_first(bench: Bench) -> None:
-    assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
-
-
 async def test_a_decision_that_ends_in_a_defect_affects_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,18 +139,6 @@ async def test_an_autoscaler_behind_a_shut_fence_is_decided_again(bench: Bench) 
     assert bench.server.writes == [("web", 7)]
 
 
-async def test_the_end_of_the_loop_ends_writes(bench: Bench) -> None:
-    bench.server.gate = asyncio.Event()
-    task = asyncio.create_task(bench.controller.loop.run())
-    bench.put(fpa(QUEUE), replicas=4)
-    await until(lambda: bench.controller.loop._writes)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-    assert not bench.controller.loop._writes
-    assert (defects(bench), bench.server.writes) == (0, [])
-
-
 @pytest.mark.parametrize("broken", ["set_clock", "close"])
 async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
     bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch
@@ -199,7 +183,7 @@ async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> 
     for number, name in enumerate(("api", "web")):
         bench.put(fpa(QUEUE, name=name, uid=f"uid-{number}"), replicas=4)
     Broken(bench.server, "event", ZeroDivisionError())
-    for key in (OTHER, KEY):
+    for key in (OTHER, KEY, Key("default", "gone")):
         bench.controller.record(key, Event("Warning", "MetricsDelayed", ""))
     assert [event.reason for event in bench.server.events] == ["MetricsDelayed"]
     assert defects(bench) == 1

@@ -9,21 +9,21 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
-from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
+from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
-from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
 from adapter.errors import NotSyncedError
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
-from tests.autoscaler.test_schedules import LoopClock, ScheduleBench
+from tests.autoscaler.test_schedules import LoopClock
 from tests.support.controller import fpa, shown_document
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
-from tests.support.waiting import until
 
 START = 19_700 * DAY
 LIMITS = Limits(2, 60, 1, 5, 0.9, 1.0)
@@ -54,7 +54,20 @@ class Bench(ForecastBench):
         self.limits = LIMITS
         self.asked: list[ForecastJob] = []
         self.failure: ForecastAnswer | None = None
+        self.unknown: Exception | None = None
+        """Why no query is known."""
         self.worker.run = self.run  # type: ignore[method-assign]
+
+    def queries_of(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
+        if self.unknown is not None:
+            raise self.unknown
+        return super().queries_of(autoscaler)
+
+    @property
+    def forecast_of(self) -> AutoscalerForecast:
+        """The forecast of the only autoscaler."""
+        (forecast,) = self.book._entries.values()
+        return forecast
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         self.asked.append(job)
@@ -141,8 +154,7 @@ async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> No
     assert len({each % 60 for each in hourly}) == 1
     hours = [each.now // HOUR % 24 for each in bench.asked if each.judges]
     assert len(hours) == 2
-    (spread,) = [each.spread for each in bench.book._entries.values()]
-    assert hours[1] == spread % 24
+    assert hours[1] == bench.forecast_of.spread % 24
     assert [each.with_this_hour for each in bench.asked] == [True] + [False] * len(hourly)
     assert bench.asked[-1].start_ups == (60,) * 10
 
@@ -198,7 +210,6 @@ async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest
     clock.skew += 55
     await asyncio.sleep(1.1)
     assert len(looked) == 2
-    assert bench.book._index == (START + 32 * 60) // STEP
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -217,27 +228,12 @@ async def test_a_metric_without_a_query_is_named() -> None:
 async def test_while_the_rules_are_not_known_nothing_fails() -> None:
     bench = Bench()
     await bench.open()
-    known = bench.book._queries
-
-    def unknown(_: object) -> Any:
-        raise NotSyncedError("not listed yet")
-
-    bench.book._queries = unknown
+    bench.unknown = NotSyncedError("not listed yet")
     await bench.run_for(2)
     assert bench.condition() == ("False", "Pending", "the first verdict is being made")
-    bench.book._queries = known
+    bench.unknown = None
     await bench.run_for(1)
     assert len(bench.asked) == 1
-
-
-async def test_the_end_of_a_term_leaves_nothing() -> None:
-    bench = Bench()
-    await bench.open()
-    following = asyncio.create_task(bench.book.run(bench.controller))
-    await until(lambda: bench.asked != [])
-    following.cancel()
-    await asyncio.wait([following])
-    assert (bench.metric("ready"), bench.book.document_of(bench.key)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -267,15 +263,6 @@ async def test_without_a_candidate_there_is_no_floor(
     assert bench.condition() == (status, reason, message)
     assert bench.events() == []
     assert bench.explained() == ["forecast: no floor (no candidate acts)"]
-
-
-async def test_what_is_missing_is_looked_for_each_hour() -> None:
-    bench = Bench()
-    bench.verdict = verdict_of(START, missing="no start of a pod was seen yet")
-    await bench.open()
-    await bench.run_for(130)
-    assert [each.judges for each in bench.asked] == [True] * len(bench.asked)
-    assert len(bench.asked) == 3
 
 
 async def test_a_demotion_is_told() -> None:
@@ -311,32 +298,6 @@ async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
     assert bench.book.bound_of(bench.key).min == 0
 
 
-async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
-    bench = Bench()
-    bench.limits = LIMITS._replace(max_extra=0.01)
-    await bench.open()
-    await bench.run_for(60)
-    assert bench.state.bounds.forecast == 0
-    assert bench.condition()[:2] == ("True", "Withheld")
-    assert bench.events() == ["ForecastActs", "ForecastWithheld"]
-
-
-async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(10)
-    assert len(bench.asked) == 1
-    bench.put_spec(syncPeriod="10s")
-    await bench.run_for(PAUSE // STEP)
-    assert [each.judges for each in bench.asked] == [True, True]
-    bench.forecast = {"mode": "Advise"}
-    bench.put_spec(syncPeriod="10s")
-    await bench.run_for(3)
-    assert len(bench.asked) == 2
-    assert bench.state.bounds.forecast == 0
-    assert bench.explained() == ["forecast: no floor (mode Advise)"]
-
-
 async def test_changes_do_not_hasten_a_verdict() -> None:
     bench = Bench()
     await bench.open()
@@ -351,30 +312,6 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
     assert [each.judges for each in bench.asked] == [True, True]
     assert bench.state.bounds.forecast == FLOOR
     assert bench.condition()[1] == "Acting"
-
-
-async def test_a_pause_outlives_its_autoscaler() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(5)
-    key = bench.key
-    bench.controller.remove(key)
-    assert bench.book.document_of(key) is None
-    await bench.open()
-    assert await bench.run_for(5) == [0] * 5
-    assert len(bench.asked) == 1
-    assert bench.condition() == PAUSED
-
-
-async def test_what_cost_next_to_nothing_is_repeated_at_once() -> None:
-    bench = Bench()
-    bench.queries = {}
-    await bench.open()
-    await bench.run_for(2)
-    bench.queries = {METRIC: "sum(queue)"}
-    bench.put_spec(syncPeriod="10s")
-    await bench.run_for(1)
-    assert len(bench.asked) == 1
 
 
 async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
@@ -398,29 +335,6 @@ async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
     assert [each.judges for each in bench.asked] == [True, True]
 
 
-async def test_a_defect_is_logged_and_leaves_the_floors_alone(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    await bench.open()
-
-    async def run(job: ForecastJob) -> ForecastAnswer:
-        raise ZeroDivisionError
-
-    bench.worker.run = run  # type: ignore[method-assign]
-    await bench.run_for(2)
-    assert "unexpected error while making a forecast" in caplog.text
-    assert bench.condition() == ("False", "WorkerFailed", "an unexpected error: see the log")
-
-
-async def test_after_the_clock_was_set_back_jobs_go_on() -> None:
-    bench = Bench()
-    await bench.open()
-    await bench.run_for(5)
-    bench.clock.skew -= DAY
-    bench.history.start -= DAY
-    await bench.run_for(5)
-    assert len(bench.asked) == 2
-
-
 async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
     bench = Bench()
     await bench.open()
@@ -429,37 +343,6 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
     assert bench.state.bounds.forecast == FLOOR
     await bench.step(61)
     assert bench.state.bounds.forecast == 0
-
-
-class BoostedBench(ScheduleBench):
-    """A boosted HorizontalPodAutoscaler with a forecast, whose jobs are those of another bench."""
-
-    def start(self) -> Controller:
-        self.jobs = Bench()
-        self.book = self.forecasting = ForecastBook(
-            self.jobs.worker, self.jobs.queries_of, self.monitoring, JobQueue()
-        )
-        self.clock.skew = START + 30 * STEP - self.clock.seconds
-        self.book.controller = super().start()
-        return self.book.controller
-
-
-async def test_a_boosted_hpa_reads_the_floor() -> None:
-    bench = BoostedBench()
-    bench.want(10)
-    bench.boost(replicas=10, forecast={"mode": "Floor"}, minReplicas=2)
-    for _ in range(8 * 60):
-        await bench.step(1)
-        await bench.book.look(bench.controller)
-        await bench.book.work(bench.controller)
-    assert [each.policy for each in bench.jobs.asked] == ["boost"]
-    assert bench.floor() == FLOOR
-    assert bench.floors.entries["uid-1"].forecast == FLOOR
-    assert bench.counts() == [FLOOR]
-    assert "ForecastActs" in [each.reason for each in bench.server.events]
-    labels = {"kind": "HorizontalPodAutoscaler", "namespace": "default", "name": "web"}
-    found = bench.monitoring.registry.get_sample_value("fastpath_forecast_floor_replicas", labels)
-    assert found == FLOOR
 
 
 @pytest.mark.parametrize("broken", ["build_job", "take", "show", "step", "readiness"])

@@ -2,35 +2,12 @@
 
 import pytest
 
-from adapter.model.timestamps import SECOND
-from tests.autoscaler.test_schedules import HPA, NOON, OWN, ScheduleBench, window
-from tests.support.controller import shown_document
-from tests.support.scaling import pods
+from tests.autoscaler.test_schedules import HPA, ScheduleBench, window
 
 
 @pytest.fixture
 def bench() -> ScheduleBench:
     return ScheduleBench()
-
-
-async def test_an_autoscaler_has_the_floor_while_there_is_one(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.own(3)
-    await bench.step()
-    bench.forecasts[OWN] = 12
-    await bench.step(15)
-    assert bench.counts() == [12]
-    shown = shown_document(bench.controller)
-    assert "a forecast of 12 allows 12 to 20" in [step for each in shown["journal"] for step in each["trace"]]
-    assert [
-        each["message"] for each in shown["status"]["conditions"] if each["type"] == "ForecastActive"
-    ] == ["minReplicas 12 by the forecast"]
-    bench.pods.pods["app=web"] = pods(12)
-    bench.forecasts.clear()
-    await bench.steps(30, 10)
-    assert bench.counts() == [12]
-    await bench.steps(3, 10)
-    assert bench.counts() == [12, 3]
 
 
 async def test_a_boosted_hpa_is_raised_and_reads_the_floor_that_is_renewed(bench: ScheduleBench) -> None:
@@ -51,61 +28,6 @@ async def test_a_boosted_hpa_is_raised_and_reads_the_floor_that_is_renewed(bench
     await bench.step(15)
     assert (bench.floor(), bench.floors.entries) == (0, {})
     assert bench.counts() == [12]  # the HPA goes back by itself
-
-
-async def test_without_a_scaler_the_floor_of_a_forecast_ends_and_that_of_a_window_stays(
-    bench: ScheduleBench,
-) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {HPA: (window("12:00", "14:00", 5),)}
-    bench.forecasts[HPA] = 12
-    bench.boost(replicas=3)
-    await bench.step()
-    bench.controller.close()
-    assert bench.floors.entries["uid-1"].forecast_until == (NOON + 600) * SECOND
-    bench.clock.seconds += 599
-    assert bench.floor() == 12
-    bench.clock.seconds += 1
-    assert bench.floor() == 5
-
-
-async def test_the_next_leader_withdraws_a_floor_only_when_it_decides(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.forecasts[HPA] = 12
-    bench.boost(replicas=3)
-    await bench.steps(70, 10)
-    published = bench.floors.entries["uid-1"]
-    assert not published.replicas
-    bench.controller.close()
-    bench.start()
-    bench.forecasts.clear()
-    bench.schedules.synced = False
-    bench.boost(published=published)
-    await bench.step(15)
-    assert bench.floor() == 12
-    bench.schedules.synced = True
-    await bench.steps(3, 15)
-    assert bench.floor() == 0
-
-
-async def test_at_zero_nothing_is_published_and_nothing_wakes(bench: ScheduleBench) -> None:
-    bench.want(0)
-    bench.forecasts = {OWN: 12, HPA: 12}
-    bench.boost(replicas=0)
-    await bench.steps(3, 15)
-    assert (bench.floor(), bench.counts()) == (0, [])
-
-
-async def test_a_target_that_goes_to_zero_loses_its_floor(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.forecasts[HPA] = 12
-    bench.boost(replicas=3)
-    await bench.steps(70, 10)
-    assert bench.floor() == 12
-    bench.server.set("web", 0)
-    await bench.steps(3, 15)
-    assert (bench.floor(), bench.floors.entries) == (0, {})
-    assert bench.counts() == [12]
 
 
 async def test_a_floor_that_min_replicas_covers_is_not_published(bench: ScheduleBench) -> None:

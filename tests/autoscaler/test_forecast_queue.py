@@ -33,16 +33,6 @@ def taken(queue: JobQueue, *books: str) -> list[Key]:
     return list(iter(lambda: do(queue, *books), None))
 
 
-@pytest.mark.parametrize("judges", [True, False])
-def test_a_namespace_waits_for_one_job_of_another(*, judges: bool) -> None:
-    queue = JobQueue()
-    for key in [*greedy(496), VICTIM]:
-        queue.add(key, BOOK, judges=judges)
-    order = taken(queue)
-    assert order.index(VICTIM) == 1
-    assert len(order) == 497
-
-
 def test_a_namespace_that_always_has_jobs_gets_every_other_turn() -> None:
     queue, order = JobQueue(), []
     for _ in range(20):
@@ -88,14 +78,6 @@ def test_plans_come_before_the_verdicts_of_all_other_slices() -> None:
     order = taken(queue, *books)
     assert order[0] == VICTIM
     assert len(order) == 63
-
-
-def test_namespaces_take_turns_over_all_slices() -> None:
-    queue = JobQueue()
-    for key in greedy(20):
-        queue.add(key, "slice 1", judges=True)
-    queue.add(VICTIM, "slice 2", judges=True)
-    assert taken(queue, "slice 1", "slice 2").index(VICTIM) == 1
 
 
 def test_a_change_wakes_the_books_that_wait() -> None:

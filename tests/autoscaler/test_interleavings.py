@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
@@ -169,7 +169,6 @@ class FaultyAutoscaler:
 
 @pytest.mark.timeout(600)
 @given(steps=STEPS)
-@settings(max_examples=max(150, settings.default.max_examples if settings.default else 0), deadline=None)
 def test_no_interleaving_does_harm_or_lasts(steps: list[tuple[Any, ...]]) -> None:
     async def run() -> None:
         world = FaultyAutoscaler()

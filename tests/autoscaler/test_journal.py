@@ -35,16 +35,6 @@ def times(journal: Journal, key: Key) -> list[int]:
     return [each.at for each in journal.of(key)]
 
 
-def test_of_each_autoscaler_the_newest_are_kept() -> None:
-    journal = Journal(per_autoscaler=3)
-    for at in range(5):
-        journal.note(entry(A, at))
-    journal.note(entry(B, 9))
-
-    assert (times(journal, A), times(journal, B)) == ([2, 3, 4], [9])
-    assert len(journal) == 4
-
-
 def test_of_all_together_the_newest_are_kept() -> None:
     journal = Journal(per_autoscaler=3, in_all=4)
     for at in range(3):
@@ -96,27 +86,6 @@ def test_entries_about_many_pods_count_for_more() -> None:
 
     journal.note(entry(A, 150, *[many] * 50))
     assert len(journal) == 0, "one that is too large for all is not kept"
-
-
-def test_what_was_forgotten_takes_nothing_of_its_successor() -> None:
-    journal = Journal(per_autoscaler=3, in_all=3)
-    journal.note(entry(A, 0))
-    journal.forget(A)
-    assert journal.of(A) == ()
-    for at in range(1, 4):
-        journal.note(entry(A, at))
-
-    assert times(journal, A) == [1, 2, 3]
-
-
-def test_the_same_event_is_reported_once_until_a_pause() -> None:
-    journal = Journal()
-    assert journal.is_news(A, (1,))
-    journal.note(entry(A, 1))
-    assert not journal.is_news(A, (1,))
-    assert journal.is_news(A, (2,))
-    journal.quiet(A)
-    assert journal.is_news(A, (1,))
 
 
 @pytest.mark.parametrize(

@@ -62,36 +62,6 @@ def test_a_short_peak_is_kept() -> None:
     assert one.counts == Counts(9, 3, 2, 0, 1, 10, Restraint.HELD)
 
 
-def test_a_value_that_was_known_once_is_kept() -> None:
-    past = PastHour()
-    past.note(REST, BEGIN)
-    past.note(REST._replace(demand=None, ready=None), BEGIN + SECOND)
-
-    (one,) = past.spans(BEGIN + 2 * SECOND)
-    assert one.counts == REST
-
-
-def test_time_without_a_decision_is_a_gap() -> None:
-    past = PastHour()
-    past.note(REST, BEGIN)
-    past.note(REST, BEGIN + 10 * SPAN)
-
-    assert [(span.start - BEGIN, span.counts) for span in past.spans(BEGIN + 11 * SPAN - 1)] == [
-        (0, REST),
-        (SPAN, None),
-        (10 * SPAN, REST),
-    ]
-
-
-def test_after_a_gap_of_hours_only_the_gap_is_left() -> None:
-    past = PastHour()
-    past.note(REST, BEGIN)
-    past.note(REST, BEGIN + 5 * SPANS * SPAN)
-
-    (gap, now) = past.spans(BEGIN + 5 * SPANS * SPAN + 1)
-    assert (gap.counts, gap.end - gap.start, now.counts) == (None, (SPANS - 1) * SPAN, REST)
-
-
 def test_nothing_is_shown_before_the_first_decision() -> None:
     past = PastHour()
     past.shift(SPAN)

@@ -7,10 +7,9 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, full_status
 from adapter.model.pods import PodFacts
-from adapter.model.quantity import read
 from adapter.model.ready_times import PodStart
 from adapter.model.timestamps import SECOND
-from tests.support.controller import Bench, fpa, shown_document
+from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, external_metric, pods
 
 KEY = Key("default", "web")
@@ -69,20 +68,6 @@ async def test_the_ledger_tells_for_how_long_pods_are_pending(bench: Bench) -> N
     assert step.facts["credit"] == pytest.approx(300_000, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("learned", "option"), [(False, True), (True, False)], ids=["nothing learned", "no option"]
-)
-async def test_without_it_the_pods_multiply(bench: Bench, *, learned: bool, option: bool) -> None:
-    await begin(bench, learned=learned, option=option)
-
-    for second in range(1, 31):
-        jobs(bench, 200 + 10 * second)
-        await bench.step(1)
-        make_pods(bench, 2 + second)
-
-    assert bench.server.writes[-1] == ("web", 50)
-
-
 async def test_the_next_leader_has_the_credit(bench: Bench) -> None:
     """The pods of the first raise are Ready, and their backlog is still there."""
     await begin(bench, learned=True)
@@ -130,35 +115,7 @@ async def test_a_raise_that_is_withheld_is_in_the_journal_once(bench: Bench) -> 
     assert _covered(bench) == 0
 
 
-async def test_without_the_option_there_is_no_metric_of_it(bench: Bench) -> None:
-    await begin(bench, learned=True, option=False)
-
-    assert _covered(bench) is None
-
-
 def _covered(bench: Bench) -> float | None:
     labels = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
     name = "fastpath_autoscaler_pending_capacity_replicas"
     return bench.monitoring.registry.get_sample_value(name, labels)
-
-
-async def test_pods_that_may_be_out_of_date_are_not_counted(bench: Bench) -> None:
-    await begin(bench, learned=True)
-    bench.pods.why_stale = "no watch event for pods for 90 s"
-    jobs(bench, 500)
-    await bench.step(1)
-
-    (text,) = [each.text() for each in bench.last().trace if each.name == "pendingUnknown"]
-    assert text.endswith("may be out of date: no watch event for pods for 90 s")
-
-
-async def test_the_debug_endpoint_shows_the_credit(bench: Bench) -> None:
-    await begin(bench, learned=True)
-    jobs(bench, 300)
-    await bench.step(10)
-
-    document = shown_document(bench.controller)
-
-    (credit,) = document["status"]["pendingCapacity"]
-    assert credit["metric"] == "jobs"
-    assert read(credit["credit"]).milli > 0

@@ -13,17 +13,11 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.ready_store import KIND, ReadyTimesStore
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
-from adapter.autoscaler.term_store import LIMIT
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.learned_usage import LearnedUsage
-from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger, encode_ledger
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import LoopClock
-from tests.support.configmaps import JSON, Line, Store
+from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger
+from tests.support.configmaps import JSON, Store
 from tests.support.controller import Bench, fpa
-from tests.support.floorterms import NAMESPACE, end
-from tests.support.writing import Gate
+from tests.support.floorterms import NAMESPACE, StoringProcess, end
 
 pytestmark = pytest.mark.looptime
 
@@ -32,27 +26,16 @@ PERIOD = KIND.period
 KEY = Key("default", "web")
 
 
-class ScalerProcess:
+class ScalerProcess(StoringProcess):
     """One process: its caches and its line to the stored ConfigMaps."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
-        self.line = Line(store)
-        self.clock = LoopClock()
-        self.monitoring = Monitoring()
-        self.problems = ProblemLog(self.monitoring, self.clock)
+        super().__init__(store)
         self.bench = Bench()
-        self.gate = Gate()
 
     @property
     def controller(self) -> Controller:
         return self.bench.controller
-
-    def open_term(self, number: int) -> ReadyTimesStore:
-        limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
-        unused: Any = None
-        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
-        return ReadyTimesStore(writer, NAMESPACE, number, self.problems)
 
     async def put(self, name: str = "web", uid: str = "uid-1", target: str = "") -> AutoscalerState:
         """Put an autoscaler, and decide it."""
@@ -75,18 +58,15 @@ class ScalerProcess:
 
 
 @contextlib.asynccontextmanager
-async def leading(
-    process: ScalerProcess, *, orderly: bool = True, number: int = 0
-) -> AsyncIterator[ReadyTimesStore]:
-    """Run a term; one that does not end in order ends without a last write."""
-    ready_times = process.open_term(number)
+async def leading(process: ScalerProcess) -> AsyncIterator[ReadyTimesStore]:
+    """Run a term that ends in order."""
+    ready_times = ReadyTimesStore(process.open_writer(), NAMESPACE, 0, process.problems)
     task = asyncio.create_task(ready_times.run(process.controller))
     try:
         yield ready_times
     finally:
         await end(task)
-        if orderly:
-            await ready_times.drain(process.controller, 0.5)
+        await ready_times.drain(process.controller, 0.5)
 
 
 def stored(store: Store) -> dict[str, list[int]]:
@@ -95,9 +75,8 @@ def stored(store: Store) -> dict[str, list[int]]:
     return {uid: [pod.ready // 1_000 for pod in decode_ledger(text).starts()] for uid, text in texts.items()}
 
 
-def config_map(texts: dict[str, str], *, labelled: bool = True) -> JSON:
-    labels = {KIND.label: "true"} if labelled else {}
-    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
+def config_map(texts: dict[str, str]) -> JSON:
+    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": {KIND.label: "true"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
 
 
@@ -158,30 +137,6 @@ async def test_what_was_learned_of_own_usage_is_for_the_same_target(
         assert other.ledger.usages == (learned if target == "web-1" else {})
 
 
-async def test_a_leader_that_dies_loses_a_minute_at_most(store: Store, process: ScalerProcess) -> None:
-    await process.put()
-    async with leading(process, orderly=False):
-        process.start_pods(20)
-        await asyncio.sleep(PERIOD + 1)
-        process.start_pods(30)
-
-    assert stored(store) == {"uid-1": [20]}
-
-
-async def test_it_writes_once_a_minute_and_only_what_has_changed(process: ScalerProcess) -> None:
-    await process.put()
-    async with leading(process):
-        await asyncio.sleep(PERIOD + 1)
-        assert process.line.writes == []
-        for second in range(60):
-            process.start_pods(second)
-            await asyncio.sleep(2)
-        await asyncio.sleep(10 * PERIOD)
-
-    assert process.line.writes == ["POST", "PUT"]
-    assert process.line.gets == 1
-
-
 async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-1": entry(20, 30)}))
     async with leading(process):
@@ -205,20 +160,6 @@ async def test_times_of_another_object_of_that_name_are_dropped(store: Store, pr
     assert stored(store) == {}
 
 
-async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, process: ScalerProcess) -> None:
-    store.post(config_map({"uid-gone": entry(20)}))
-    await process.put()
-    process.start_pods(5)
-    async with leading(process):
-        await asyncio.sleep(PERIOD + 1)
-        assert stored(store) == {"uid-gone": [20], "uid-1": [5]}, "a boosted HPA is found later"
-        await asyncio.sleep(KIND.kept * PERIOD)
-        assert stored(store) == {"uid-1": [5]}
-        process.controller.remove(KEY)
-
-    assert stored(store) == {}
-
-
 async def test_a_target_that_is_replaced_begins_anew(store: Store, process: ScalerProcess) -> None:
     state = await process.put()
     process.start_pods(20)
@@ -232,44 +173,7 @@ async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Scal
     assert stored(store) == {"uid-1": [7]}
 
 
-async def test_each_slice_has_its_own(store: Store, process: ScalerProcess) -> None:
-    await process.put()
-    process.start_pods(20)
-    async with leading(process, number=7):
-        await asyncio.sleep(1)
-
-    assert list(store.objects) == ["fastpath-ready-times-slice-07"]
-
-
 # -- faults --------------------------------------------------------------------------------------------------
-
-
-async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: ScalerProcess) -> None:
-    foreign = store.post(config_map({"settings": "theirs"}, labelled=False))
-    await process.put()
-    process.start_pods(20)
-    async with leading(process):
-        await asyncio.sleep(3 * PERIOD)
-        assert process.reported() == (
-            f"the ConfigMap fastpath/{NAME} lacks the label fastpath.io/ready-times=true, so it is not used: "
-            "delete it, or add the label"
-        )
-
-    assert store.objects[NAME] == foreign
-    assert process.reported() == ""
-
-
-async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: ScalerProcess) -> None:
-    await process.put()
-    process.start_pods(20)
-    async with leading(process):
-        await asyncio.sleep(PERIOD + 1)
-        store.edit(NAME, lambda document: document["metadata"]["labels"].clear())
-        process.start_pods(30)
-        await asyncio.sleep(PERIOD)
-        assert "lacks the label" in process.reported()
-
-    assert stored(store) == {"uid-1": [20]}
 
 
 async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: ScalerProcess) -> None:
@@ -284,86 +188,6 @@ async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Sc
         assert second.ready_times is not None
 
     assert stored(store) == {"uid-2": [20]}
-
-
-async def test_without_the_right_to_read_nothing_is_written(store: Store, process: ScalerProcess) -> None:
-    store.post(config_map({"uid-2": entry(20)}))
-    await process.put()
-    process.start_pods(20)
-    process.line.cut = True
-    async with leading(process):
-        await asyncio.sleep(2 * PERIOD)
-        assert "no answer within 5 s" in process.reported()
-        assert process.line.writes == []
-        process.line.cut = False
-        await asyncio.sleep(PERIOD + 10)
-        assert process.reported() == ""
-
-    process.line.cut = True
-    async with leading(process):
-        await asyncio.sleep(1)
-        process.line.cut = False  # after the only look of this term
-    assert stored(store) == {"uid-1": [20], "uid-2": [20]}
-
-
-async def test_a_refused_write_is_reported_and_repeated(store: Store, process: ScalerProcess) -> None:
-    await process.put()
-    process.start_pods(20)
-    async with leading(process):
-        await asyncio.sleep(1)
-        process.line.answer = 403
-        await asyncio.sleep(PERIOD)
-        assert process.reported() != ""
-        process.line.answer = 0
-        await asyncio.sleep(PERIOD)
-        assert process.reported() == ""
-
-    assert stored(store) == {"uid-1": [20]}
-
-
-async def test_without_the_lease_nothing_is_written(store: Store, process: ScalerProcess) -> None:
-    await process.put()
-    process.start_pods(20)
-    async with leading(process):
-        await asyncio.sleep(1)
-        process.gate.passes = 0
-
-    assert stored(store) == {}
-    assert process.line.writes == []
-
-
-async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(
-    store: Store, process: ScalerProcess
-) -> None:
-    await process.put()
-    process.start_pods(20)
-    loop = asyncio.get_running_loop()
-    async with leading(process, orderly=False) as ready_times:
-        await asyncio.sleep(1)
-    process.line.delay = lambda: 3.0
-    began = loop.time()
-
-    await ready_times.drain(process.controller, 0.5)
-
-    assert loop.time() - began == pytest.approx(0.5)
-
-
-async def test_a_former_leader_cannot_replace_what_a_new_one_has_stored(store: Store) -> None:
-    former, new = ScalerProcess(store), ScalerProcess(store)
-    for each in (former, new):
-        await each.put()
-    former.start_pods(20)
-    async with leading(former):
-        await asyncio.sleep(PERIOD + 1)
-        former.gate.passes = 2  # the fence closes before the first byte
-        former.start_pods(30)
-        async with leading(new):
-            await asyncio.sleep(1)
-            await new.bench.step(15)
-            new.start_pods(40)
-        await asyncio.sleep(PERIOD)
-
-    assert stored(store) == {"uid-1": [20, 40]}
 
 
 # -- bounds --------------------------------------------------------------------------------------------------
@@ -387,45 +211,6 @@ async def test_many_autoscalers_share_the_room(
     assert {len(totals) for totals in stored(store).values()} == {12}
 
 
-async def test_ledgers_that_do_not_fit_are_not_stored(
-    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(term_store, "LIMIT", 500)
-    for number in range(30):
-        await process.put(f"web-{number}", f"uid-{number}")
-        process.start_pods(*range(100, 150), name=f"web-{number}")
-    async with leading(process):
-        await asyncio.sleep(1)
-
-    assert 0 < len(store.texts(NAME)) < 30
-
-
-def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:
-    assert LIMIT < 1024 * 1024 * 0.9
-
-
-async def test_a_defect_in_one_ledger_keeps_no_other_from_being_stored(
-    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad = await process.put("api", "uid-2")
-    process.start_pods(20, name="api")
-    await process.put()
-    process.start_pods(30)
-
-    def breaks(ledger: Any, most: int) -> str:
-        if ledger is bad.ledger:
-            raise ZeroDivisionError
-        return encode_ledger(ledger, most)
-
-    monkeypatch.setattr(ready_store, "encode_ledger", breaks)
-    async with leading(process):
-        await asyncio.sleep(3 * PERIOD)
-        process.start_pods(40)
-        await asyncio.sleep(PERIOD)
-        assert stored(store) == {"uid-1": [40, 30]} or stored(store) == {"uid-1": [30, 40]}
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-
-
 async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
     store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -439,17 +224,3 @@ async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
         await asyncio.sleep(1)
         assert "uid-1" in process.controller.inherited
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-
-
-async def test_a_pass_that_ends_in_a_defect_is_repeated(
-    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await process.put()
-    process.start_pods(30)
-    async with leading(process) as ready_times:
-        with monkeypatch.context() as patch:
-            patch.setattr(ready_times, "encode", lambda _: 1 // 0)
-            await asyncio.sleep(2 * PERIOD)
-            assert stored(store) == {}
-        await asyncio.sleep(PERIOD)
-        assert stored(store) == {"uid-1": [30]}

@@ -79,12 +79,6 @@ def error(bench: Bench) -> str:
     return str(bench.last().error)
 
 
-async def test_one_slot_and_one_put(bench: Bench, writes: Writes) -> None:
-    await write(bench)
-    assert writes.calls == ["slot", "put 7"]
-    assert bench.server.writes == [("web", 7)]
-
-
 async def test_the_count_decided_at_the_write_slot_is_written(bench: Bench, writes: Writes) -> None:
     def later() -> None:
         bench.clock.seconds += 1
@@ -122,13 +116,6 @@ async def test_after_a_conflict_it_is_decided_again_from_what_is_there(bench: Be
     await write(bench)
     assert writes.calls == ["slot", "put 7", "get", "slot", "put 7"]
     assert bench.server.writes == [("web", 7)]
-
-
-async def test_after_a_conflict_there_may_be_nothing_left_to_write(bench: Bench, writes: Writes) -> None:
-    writes.acquired = lambda: bench.server.set("web", 7, told=False)
-    await write(bench)
-    assert writes.calls == ["slot", "put 7", "get", "slot"]
-    assert (bench.server.writes, error(bench)) == ([], "")
 
 
 async def test_another_object_of_the_name_is_decided_from_the_beginning(bench: Bench, writes: Writes) -> None:

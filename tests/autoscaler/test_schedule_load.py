@@ -22,8 +22,7 @@ from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule
-from adapter.kubernetes.codec import WatchDecoder
+from adapter.kubernetes.cache.schedules import keep_schedule
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -136,47 +135,6 @@ def put_victim(bench: Bench) -> None:
     bench.put("office", window, namespace="quiet", zone="UTC", targets=targets("api"))
 
 
-async def test_many_begins_near_a_change_of_the_clock() -> None:
-    """100 windows that begin each minute are refused; as many begins as are allowed cost little."""
-    bench = Bench([VICTIM, Key("noisy", "web")])
-    with bench.following(), steps.measured() as taken:
-        for zone in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"):
-            endless = {"cron": "* * * * *", "for": "744h"}
-            bench.put(f"refused-{zone}", *[endless] * 100, zone=zone, targets=targets("web"))
-            often = {"cron": "*/3 * * * *", "for": "59s"}
-            bench.put(f"allowed-{zone}", *[often] * 4, zone=zone, targets=targets("web"))
-            put_victim(bench)
-        await until(lambda: {VICTIM, Key("noisy", "web")} <= bench.controller.known)
-        assert bench.bounds(VICTIM) is None
-        bench.controller.move(60)
-        await until(lambda: bench.bounds(VICTIM) is not None)
-    assert len(bench.problems.active()) == 3
-    assert taken.longest < LONGEST
-
-
-def test_refused_schedules_as_events() -> None:
-    """Each took 0.1 s, and up to 64 were one step."""
-    refused = [raw(f"many-{number}", *[{"cron": "* * * * *", "for": "59s"}] * 100) for number in range(60)]
-    lines = b"".join(
-        b'{"type": "MODIFIED", "object": %s}\n'
-        % bytes(each).replace(b'"uid"', b'"resourceVersion": "7", "uid"')
-        for each in refused
-    )
-    taken, batches, seen = steps.Steps(), WatchDecoder(CODEC).feed(lines), 0
-    while True:
-        with taken.step():
-            events = next(batches, None)
-        if events is None:
-            break
-        assert isinstance(events, list)
-        seen += len(events)
-        assert all(
-            isinstance(event.object, WatchedSchedule) and event.object.schedule is None for event in events
-        )
-    assert seen == 60
-    assert taken.longest < LONGEST
-
-
 async def test_many_schedules_for_many_autoscalers() -> None:
     """100 schedules for all of 100 autoscalers, each with 100 windows that begin 12 times a day."""
     names = [f"web-{number}" for number in range(100)]
@@ -242,7 +200,7 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
         for name in "ac":
             bench.delete(name)
         await until(lambda: bench.bounds(key) is None)
-        assert key not in bench.book._targets
+        assert bench.book.applied(key) == ()
 
 
 async def test_spans_are_computed_for_another_day_before_they_end() -> None:

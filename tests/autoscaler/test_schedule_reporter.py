@@ -10,7 +10,6 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
-from adapter.autoscaler.schedules.status import Lookout
 from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.errors import KubernetesError, NotLeadingError
@@ -23,8 +22,7 @@ from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support import steps
-from tests.support.clock import FakeClock, ShiftedClock
+from tests.support.clock import FakeClock
 from tests.support.controller import fpa
 from tests.support.scaling import NOW
 from tests.support.schedules import document
@@ -232,27 +230,6 @@ async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench)
     assert await bench.pass_by() == [NOISY] * 5
 
 
-async def test_statuses_of_many_windows_are_computed_in_steps() -> None:
-    """Each schedule has as many windows that begin as often as is allowed, with pairs in conflict."""
-    windows = [
-        {"cron": f"{number} 4-23 * * *", "for": "59m", ("minReplicas", "maxReplicas")[number % 2]: number + 1}
-        for number in range(60)
-    ]
-    bench = Bench(clock=ShiftedClock())
-    bench.cache.found = [*many(NOISY, 10, *windows), *many(QUIET, 1, LUNCH)]
-    sent: list[str] = []
-    with steps.measured() as taken:
-        while len(sent) < 11:
-            sent += await bench.pass_by()
-    assert sent.index(QUIET) < 2
-    assert taken.longest < 0.1
-    with steps.measured() as taken:
-        for _ in range(10):
-            bench.time += SECOND
-            assert await bench.pass_by() == []
-    assert taken.longest < 0.05
-
-
 class TickingClock(FakeClock):
     """Each reading is so late that a turn ends."""
 
@@ -295,20 +272,3 @@ async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     bench.cache.found += many(LATE, 1, LUNCH)
     assert await bench.pass_by() == [LATE]
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2, "once for each schedule"
-
-
-async def test_a_defect_in_what_is_ahead_of_one_schedule_is_logged_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    look = Lookout.look
-
-    def breaks(lookout: Lookout, now: int) -> Any:
-        if lookout._schedule.name.startswith("bad"):
-            raise ZeroDivisionError
-        return look(lookout, now)
-
-    monkeypatch.setattr(Lookout, "look", breaks)
-    bench.cache.found = [*many(BAD, 1, LUNCH), *many(GOOD, 1, LUNCH)]
-    sent = [each for _ in range(3) for each in await bench.pass_by()]
-    assert sent == [GOOD]
-    assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -69,24 +69,6 @@ def test_active_windows_and_the_next_boundary() -> None:
     assert shown["observedGeneration"] == 3
 
 
-@pytest.mark.parametrize(
-    ("windows", "following"),
-    [
-        ((BUSINESS,), {"time": "2026-11-27T07:00:00Z", "window": "business", "edge": "begin"}),
-        (
-            ({"name": "sale", "start": "2027-10-01T00:00", "end": "2027-10-02T00:00", "minReplicas": 3},),
-            {"time": "2027-09-30T22:00:00Z", "window": "sale", "edge": "begin"},
-        ),
-        (({"name": "sale", "start": "2029-10-01T00:00", "end": "2029-10-02T00:00", "minReplicas": 3},), None),
-    ],
-)
-def test_outside_all_windows(windows: tuple[dict[str, Any], ...], following: object) -> None:
-    shown = described(schedule(*windows), FRIDAY - 7 * 86_400 + 8 * 3600)
-    assert (shown["active"], shown["windows"]) == ("", [])
-    assert (shown["minReplicas"], shown["maxReplicas"]) == (None, None)
-    assert shown["nextBoundary"] == following
-
-
 def test_the_next_boundary_of_windows_that_are_many_is_looked_for_nearby() -> None:
     """On Fridays each second minute, but none this week."""
     often = {"cron": "*/2 * * * 5", "for": "1m", "minReplicas": 3}

@@ -1,11 +1,22 @@
 """When autoscalers are due: the heap of keys, and the clock that never jumps."""
 
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import DecisionClock, Due, Scheduler
 from adapter.model.timestamps import SECOND
 from tests.support.controller import HandClock
 
-A, B, C = (Key("default", name) for name in "abc")
+KEYS = A, B, C = tuple(Key("default", name) for name in "abc")
+TIMES = st.integers(0, 9).map(float)
+STEPS = st.lists(
+    st.tuples(st.just("schedule"), st.sampled_from(KEYS), TIMES)
+    | st.tuples(st.just("remove"), st.sampled_from(KEYS))
+    | st.tuples(st.just("pop"), TIMES)
+)
 
 
 def popped(scheduler: Scheduler, now: float) -> list[Due]:
@@ -15,27 +26,25 @@ def popped(scheduler: Scheduler, now: float) -> list[Due]:
     return found
 
 
-def test_nothing_is_due_at_first() -> None:
-    scheduler = Scheduler()
-    assert (scheduler.next_due(), scheduler.pop(1e9)) == (None, None)
-
-
-def test_what_was_due_first_comes_first_and_once() -> None:
-    scheduler = Scheduler()
-    for key, due in ((A, 3.0), (B, 1.0), (C, 2.0)):
-        scheduler.schedule(key, due)
-    assert scheduler.next_due() == 1.0
-    assert scheduler.pop(0.9) is None
-    assert popped(scheduler, 2.0) == [(B, 1.0), (C, 2.0)]
-    assert popped(scheduler, 3.0) == [(A, 3.0)]
-    assert scheduler.next_due() is None
-
-
-def test_of_the_same_time_the_first_scheduled_comes_first() -> None:
-    scheduler = Scheduler()
-    for key in (B, A, C):
-        scheduler.schedule(key, 1.0)
-    assert [due.key for due in popped(scheduler, 1.0)] == [B, A, C]
+@given(STEPS)
+def test_keys_of_a_namespace_are_due_once_in_the_order_of_their_times(steps: list[tuple[Any, ...]]) -> None:
+    """A sooner time replaces a later one; of one time, what was scheduled first comes first."""
+    scheduler, due = Scheduler(), dict[Key, tuple[float, int]]()
+    for number, (what, *values) in enumerate(steps):
+        if what == "schedule":
+            key, at = values
+            scheduler.schedule(key, at)
+            if key not in due or at < due[key][0]:
+                due[key] = (at, number)
+        elif what == "remove":
+            scheduler.remove(values[0])
+            due.pop(values[0], None)
+        else:
+            assert scheduler.next_due() == min((at for at, _ in due.values()), default=None)
+            expected = sorted((when, key) for key, when in due.items() if when[0] <= values[0])
+            assert popped(scheduler, values[0]) == [(key, at) for (at, _), key in expected]
+            for _, key in expected:
+                del due[key]
 
 
 def test_a_namespace_with_many_keeps_no_other_waiting() -> None:
@@ -55,34 +64,6 @@ def test_a_namespace_with_many_keeps_no_other_waiting() -> None:
     assert scheduler.next_due() is not None
     scheduler.remove(many[1])
     assert (scheduler.next_due(), scheduler.pop(3.0)) == (None, None)
-
-
-def test_a_sooner_time_counts_and_a_later_one_does_not() -> None:
-    scheduler = Scheduler()
-    scheduler.schedule(A, 5.0)
-    scheduler.schedule(A, 3.0)
-    scheduler.schedule(A, 4.0)
-    assert popped(scheduler, 10.0) == [(A, 3.0)]
-
-
-def test_a_former_time_of_a_key_is_not_due() -> None:
-    scheduler = Scheduler()
-    for due in (5.0, 3.0):
-        scheduler.schedule(A, due)
-    assert scheduler.pop(4.0) == (A, 3.0)
-    scheduler.schedule(A, 100.0)
-    assert scheduler.pop(10.0) is None
-    assert popped(scheduler, 100.0) == [(A, 100.0)]
-
-
-def test_a_removed_key_is_not_due_and_may_come_back() -> None:
-    scheduler = Scheduler()
-    scheduler.schedule(A, 1.0)
-    scheduler.remove(A)
-    scheduler.remove(B)
-    assert (scheduler.next_due(), scheduler.pop(9.0)) == (None, None)
-    scheduler.schedule(A, 2.0)
-    assert popped(scheduler, 9.0) == [(A, 2.0)]
 
 
 def test_former_times_do_not_pile_up() -> None:

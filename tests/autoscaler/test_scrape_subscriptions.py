@@ -207,15 +207,6 @@ async def test_pods_that_are_not_listed_yet_are_waited_for() -> None:
         assert scraped(here) == ["a"]
 
 
-async def test_without_a_scraped_metric_nothing_is_followed() -> None:
-    async with wanting() as (here, around, wants):
-        wants.put(autoscaler("other"))
-        wants.put(autoscaler())
-
-        assert around.targets_open == []
-        assert scraped(here) == []
-
-
 async def test_a_changed_autoscaler() -> None:
     async with wanting() as (here, around, wants):
         wants.put(autoscaler("depth"))
@@ -227,18 +218,6 @@ async def test_a_changed_autoscaler() -> None:
         assert scraped(here) == ["a"]
         wants.put(autoscaler())
         assert (scraped(here), around.targets_open) == ([], [])
-
-
-async def test_callbacks_after_the_end_do_nothing() -> None:
-    async with wanting() as (here, around, wants):
-        wants.put(autoscaler("depth"))
-        target, pods = around.targets_open[0], around.pods_open[0]
-        wants.remove(Key("shop", "x"))
-        target.changed()
-        pods.changed()
-
-        assert scraped(here) == []
-        assert around.pods_open == []
 
 
 @pytest.mark.looptime

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-import msgspec
 import pytest
 
 from adapter.autoscaler import term_store
@@ -16,17 +15,14 @@ from adapter.autoscaler.forecasts.verdict_store import KIND, RETRY, VerdictStore
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP
 from adapter.bounds.forecast.plan import HOUR
-from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
+from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict
 from adapter.errors import Fault, InputError, NotSyncedError
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.telemetry.problems import ProblemLog
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
-from tests.support.configmaps import Line, Store
+from tests.support.configmaps import Store
 from tests.support.controller import fpa
-from tests.support.floorterms import NAMESPACE
+from tests.support.floorterms import NAMESPACE, StoringProcess
 from tests.support.live_forecasts import METRIC, queue_metric
 from tests.support.waiting import until
-from tests.support.writing import Gate
 
 NAME = "fastpath-forecasts-slice-00"
 TOLD = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
@@ -38,13 +34,11 @@ class Term(Bench):
     def __init__(self, store: Store, minute: int = 30, number: int = 0, **forecast: Any) -> None:
         super().__init__(**forecast)
         self.clock.seconds += (minute - 30) * STEP
-        self.line = Line(store)
-        self.gate = Gate()
-        self.problems = ProblemLog(self.monitoring, self.clock)
-        limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
-        unused: Any = None
-        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
-        self.book.store = self.verdicts = VerdictStore(writer, NAMESPACE, number, self.problems)
+        process = StoringProcess(store, self.clock)
+        self.line, self.problems = process.line, process.problems
+        self.book.store = self.verdicts = VerdictStore(
+            process.open_writer(), NAMESPACE, number, self.problems
+        )
 
     async def open(self, uid: str = "uid-1", **spec: Any) -> None:
         """Put the autoscaler, and decide it once before the minute is over."""
@@ -106,16 +100,6 @@ async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> No
     assert job.verdict == content(store).verdict
 
 
-async def test_the_next_verdict_is_when_it_would_have_been(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    await term.open()
-    await term.run_for(24 * 60)
-    (entry,) = term.book._entries.values()
-    judged = [job.now // HOUR % 24 for job in term.asked if job.judges]
-    assert judged == [entry.spread % 24]
-
-
 async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 30 + 3 * 60)
@@ -123,35 +107,9 @@ async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(
     assert await term.run_for(2) == [0, FLOOR]
     (job,) = term.asked
     assert (job.judges, job.with_this_hour) == (False, True)
-    account = term.book._entries[term.key].planned.account
+    account = term.forecast_of.planned.account
     assert account is not None
     assert START // HOUR in [hour.number for hour in account.hours], "the account goes on"
-
-
-async def test_where_only_the_next_plan_is_missing_the_job_keeps_its_minute(store: Store) -> None:
-    await stored_by(store)
-    known = content(store)
-    replace(store, encode_verdict(msgspec.structs.replace(known, hours=known.hours[:1])))
-    term = Term(store, 42)
-    await term.open()
-    assert set(await term.run_for(18)) == {FLOOR}
-    (entry,) = term.book._entries.values()
-    (job,) = term.asked
-    assert job.now // STEP == (START + max(42 * STEP, 60 + entry.spread % 2400)) // STEP + 1
-    assert set(await term.run_for(60)) == {FLOOR}
-
-
-async def test_a_refusal_is_not_judged_again(store: Store) -> None:
-    first = Term(store)
-    first.verdict = verdict_of(START, BAD)
-    await first.open()
-    await first.run_for(10)
-    await first.save()
-    term = Term(store, 42)
-    await term.open()
-    assert set(await term.run_for(60)) == {0}
-    assert [job.judges for job in term.asked] == [False]
-    assert term.condition() == ("True", "Refused", "no candidate may act: week: it costs too much")
 
 
 async def test_what_withholds_a_floor_still_does(store: Store) -> None:
@@ -176,17 +134,6 @@ async def test_the_mode_is_that_of_the_spec(store: Store) -> None:
     assert term.condition()[:2] == ("True", "Advising")
 
 
-async def test_an_autoscaler_that_comes_later_has_its_verdict(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    term.put(fpa([queue_metric()], "other", "uid-2", maxReplicas=60, forecast=term.forecast), 5)
-    await term.book.look(term.controller)
-    await term.open()
-    await term.run_for(1)
-    assert term.book.bound_of(Key("default", "web")).min == FLOOR
-    assert [job.name for job in term.asked] == ["default/other"]
-
-
 # -- what must not act ---------------------------------------------------------------------------------------
 
 
@@ -202,38 +149,12 @@ async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
     assert [job.judges for job in term.asked] == [True]
 
 
-async def test_a_verdict_on_another_query_never_acts(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    term.queries = {METRIC: "max(queue)"}
-    await term.open()
-    assert set(await term.run_for(10)) == {0}
-
-
 async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
     await term.open(uid="uid-2")
     assert await term.run_for(1) == [0]
     assert [job.judges for job in term.asked] == [True]
-
-
-async def test_an_expired_verdict_never_acts(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 25 * 60 + 1)
-    await term.open()
-    assert await term.run_for(1) == [0]
-    assert [job.judges for job in term.asked] == [True]
-    assert term.reported() == ""
-
-
-async def test_a_verdict_of_the_future_is_refused(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, -90)
-    await term.open()
-    assert await term.run_for(1) == [0]
-    assert [job.judges for job in term.asked] == [True]
-    assert "uid-1: not a verdict of before 2023-12-08T22:30:00Z: the clock of this owner" in term.reported()
 
 
 async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> None:
@@ -261,40 +182,32 @@ async def test_a_verdict_of_this_term_stays(store: Store) -> None:
     assert not term.verdicts.has_unclaimed
 
 
-# -- faults --------------------------------------------------------------------------------------------------
-
-
 async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
-    known, term.book._queries = term.book._queries, raising(NotSyncedError("not listed yet"))
+    term.unknown = NotSyncedError("not listed yet")
     await term.open()
     now = term.seconds()
     assert await term.book.look(term.controller) == now + 5
-    term.book._queries = known
+    term.unknown = None
     assert await term.run_for(1) == [FLOOR]
     assert term.asked == []
+
+
+# -- faults --------------------------------------------------------------------------------------------------
 
 
 async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
-    fault = InputError([Fault("spec.metrics[0]", METRIC, "no rule makes it")])
-    known, term.book._queries = term.book._queries, raising(fault)
+    term.unknown = InputError([Fault("spec.metrics[0]", METRIC, "no rule makes it")])
     await term.open()
     assert await term.run_for(2) == [0, 0]
     assert term.condition()[1] == "NoQuery"
-    term.book._queries = known
+    term.unknown = None
     assert (await term.run_for(2))[-1] == FLOOR
     assert term.asked == []
     assert term.condition()[1] == "Acting"
-
-
-def raising(error: Exception) -> Any:
-    def raises(_: object) -> Any:
-        raise error
-
-    return raises
 
 
 @pytest.mark.looptime
@@ -314,20 +227,6 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     assert term.line.writes == []
 
 
-# -- what is stored ------------------------------------------------------------------------------------------
-
-
-async def test_it_writes_what_has_changed_in_five_minutes(store: Store) -> None:
-    term = await stored_by(store)
-    for _ in range(36):
-        await term.run_for(5)
-        await term.save()
-    assert len(term.asked) == 4
-    assert term.line.gets == 1
-    assert term.line.writes[0] == "POST"
-    assert len(term.line.writes) <= 2 * len(term.asked), "one for an answer, one for an hour of the account"
-
-
 async def test_what_is_gone_is_not_stored_for_long(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -337,6 +236,9 @@ async def test_what_is_gone_is_not_stored_for_long(store: Store) -> None:
         await term.save()
         assert ("uid-1" in store.texts(NAME)) == (count < KIND.kept), "a boosted HPA is found later"
     assert not term.verdicts.has_unclaimed
+
+
+# -- what is stored ------------------------------------------------------------------------------------------
 
 
 async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:

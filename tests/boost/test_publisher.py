@@ -11,22 +11,17 @@ import msgspec
 import pytest
 
 from adapter.boost import publisher
-from adapter.boost.config_map import AGAIN, WRITTEN_FROM
+from adapter.boost.config_map import WRITTEN_FROM
 from adapter.boost.publisher import CHECK, FloorWriter
-from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes import client, transport
+from adapter.kubernetes import client
 from adapter.model.autoscaling.floor import (
     LABEL,
-    Demotion,
     Floor,
     config_map_name,
     decode_floors,
     encode_floor,
 )
-from adapter.model.timestamps import SECOND, FineInstant
-from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.clock import WALL
 from tests.support.configmaps import JSON, Store, lagging
 from tests.support.floorterms import (
     NAMESPACE,
@@ -38,8 +33,7 @@ from tests.support.floorterms import (
     leading,
     watching,
 )
-from tests.support.waiting import until
-from tests.support.writing import Gate, desk_on
+from tests.support.writing import Gate
 
 pytestmark = pytest.mark.looptime
 
@@ -71,17 +65,6 @@ async def test_each_slice_has_its_own(process: FloorProcess) -> None:
     assert list(process.store.objects) == ["fastpath-floors-slice-07"]
 
 
-async def test_it_is_published_when_the_server_has_accepted_it(process: FloorProcess) -> None:
-    process.line.delay = lambda: 0.5
-    async with leading(process) as writer:
-        publishing = asyncio.create_task(writer.publish(entry("a", 8)))
-        while not published(process.store):
-            assert not publishing.done()
-            await asyncio.sleep(0.01)
-        await publishing
-        assert process.line.gets == 1
-
-
 async def test_publications_at_one_time_share_a_write(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await asyncio.gather(*(writer.publish(entry(str(number), 8)) for number in range(50)))
@@ -97,71 +80,7 @@ async def test_publications_at_one_time_share_a_write(process: FloorProcess) -> 
     assert process.line.gets == 1, "what was written needs no reading"
 
 
-async def test_an_entry_stays_until_it_is_taken_back(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        await writer.publish(entry("b", 9))
-        assert published(process.store) == {"a": 8, "b": 9}
-        writer.want("a", None)
-        writer.want("b", entry("b", 9, lasts=30))
-        await asyncio.sleep(0.1)
-        assert decode_floors(process.store.texts(NAME)) == {"b": entry("b", 9, lasts=30)}
-        writes = len(process.line.writes)
-        writer.want("a", None)
-        writer.want("c", None)
-        await asyncio.sleep(0.1)
-        assert len(process.line.writes) == writes, "there is nothing to write"
-
-
-async def test_taking_back_what_there_is_not_makes_nothing(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        writer.want("a", None)
-        await asyncio.sleep(1)
-    assert process.line.writes == []
-
-
-async def test_a_demotion_is_kept_with_the_floors(process: FloorProcess) -> None:
-    demoted = Floor(
-        "shop", "web", "a", demoted=Demotion(FineInstant(round(WALL + 3600) * SECOND), "keda", "d")
-    )
-    async with leading(process) as writer:
-        writer.want("a", demoted)
-        await asyncio.sleep(0.1)
-    async with leading(process) as writer:
-        assert await writer.start() == {"a": demoted}
-
-
 # --- a new leader -------------------------------------------------------------------------------------------
-
-
-async def test_a_new_leader_adopts_what_is_published(process: FloorProcess) -> None:
-    other = FloorProcess(process.store)
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        await writer.publish(entry("b", 9))
-    writer = other.open_term(Gate())
-    assert await writer.start() == {"a": entry("a", 8), "b": entry("b", 9)}
-    async with leading(other) as writer:
-        await writer.publish(entry("c", 3))
-        assert published(process.store) == {"a": 8, "b": 9, "c": 3}
-        writer.want("a", None)
-        await asyncio.sleep(0.1)
-        assert published(process.store) == {"b": 9, "c": 3}
-
-
-async def test_a_publication_before_the_start_follows_it(process: FloorProcess) -> None:
-    process.store.post(config_map(entry("a", 5), entry("b", 6)))
-    writer = process.open_term(Gate())
-    running = asyncio.create_task(writer.run())
-    writer.want("a", None)
-    publishing = asyncio.create_task(writer.publish(entry("c", 7)))
-    await asyncio.sleep(1)
-    assert published(process.store) == {"a": 5, "b": 6}
-    await writer.start()
-    await publishing
-    await asyncio.sleep(0.1)
-    assert published(process.store) == {"b": 6, "c": 7}
-    await end(running)
 
 
 async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: FloorProcess) -> None:
@@ -184,16 +103,6 @@ async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(proces
         with pytest.raises(KubernetesError, match="no answer"):
             await lost
     assert published(process.store) == {"a": 8, "c": 3}
-
-
-async def test_a_start_that_meets_a_late_write_adopts_it(process: FloorProcess) -> None:
-    process.store.post(config_map(entry("a", 5)))
-    process.line.delay = lambda: 0.2
-    writer = process.open_term(Gate())
-    starting = asyncio.create_task(writer.start())
-    await asyncio.sleep(0.5)  # it has read, and its own write is on its way
-    process.store.edit(NAME, lambda document: document.update(data=config_map(entry("b", 6))["data"]))
-    assert await starting == {"b": entry("b", 6)}
 
 
 async def test_a_start_that_cannot_read_may_be_tried_again(process: FloorProcess) -> None:
@@ -247,16 +156,6 @@ async def test_a_config_map_that_was_deleted_is_created_again_with_all_floors(pr
     assert published(process.store) == {"a": 8, "b": 9}
 
 
-async def test_a_config_map_that_another_client_has_made_is_taken(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        unlabelled = config_map(entry("theirs", 2))
-        del unlabelled["metadata"]["labels"]
-        process.store.post(unlabelled)
-        await writer.publish(entry("a", 8))
-    assert published(process.store) == {"a": 8, "theirs": 2}
-    assert process.store.objects[NAME]["metadata"]["labels"] == {LABEL: "true"}
-
-
 async def test_floors_that_another_client_takes_away_are_restored(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
@@ -275,58 +174,13 @@ async def test_floors_that_another_client_takes_away_are_restored(process: Floor
         assert len(process.line.writes) == writes, "what is not ours is not fought over"
 
 
-async def test_without_floors_nothing_is_read(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        writer.want("a", None)
-        await asyncio.sleep(1)
-        reads = process.line.gets
-        await asyncio.sleep(600)
-        assert process.line.gets == reads
-
-
-async def test_a_check_that_fails_is_no_fault(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        process.line.cut = True
-        await asyncio.sleep(60)
-        assert process.faults.active() == {}
-        process.line.cut = False
-        await asyncio.sleep(20)
-        process.store.delete(NAME)
-        await asyncio.sleep(CHECK + 0.1)
-        assert published(process.store) == {"a": 8}
-
-
-async def test_floors_are_restored_in_a_store_that_was_put_back(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 5))
-        before, version = dict(process.store.objects), process.store.version
-        await writer.publish(entry("b", 8))
-        process.store.set_back(before, version)
-        await asyncio.sleep(CHECK + 0.1)
-    assert published(process.store) == {"a": 5, "b": 8}
-
-
 async def test_a_problem_of_a_slice_ends_with_the_slice(process: FloorProcess) -> None:
     async with leading(process) as writer:
         process.line.answer = 403
         with pytest.raises(KubernetesError):
             await writer.publish(entry("a", 8))
-        assert process.faults.active()
-    assert process.faults.active() == {}
-
-
-async def test_a_conflict_without_end_is_told(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        process.line.answer = 409
-        with pytest.raises(KubernetesError) as caught:
-            await writer.publish(entry("a", 8))
-        assert caught.value.status == 409
-        assert process.line.writes == ["POST"] * (AGAIN + 1)
-        process.line.answer = 0
-        await writer.publish(entry("b", 8))
-    assert published(process.store) == {"b": 8}
+        assert process.problems.active()
+    assert process.problems.active() == {}
 
 
 # --- failures -----------------------------------------------------------------------------------------------
@@ -342,12 +196,12 @@ async def test_a_refused_write_leaves_the_former_floors(process: FloorProcess, s
                 await writer.publish(entry(uid, 9))
         # of this slice: that another one is published does not end it
         subject = f"{NAMESPACE}/{config_map_name(0)}"
-        assert process.faults.active() == {("floor-write", subject): "refused by the test"}
+        assert process.problems.active() == {("floor-write", subject): "refused by the test"}
         process.line.answer = 0
         await asyncio.sleep(30)
         assert published(process.store) == {"a": 5}
         await writer.publish(entry("a", 9))
-        assert process.faults.active() == {}
+        assert process.problems.active() == {}
     assert published(process.store) == {"a": 9}
 
 
@@ -372,49 +226,22 @@ async def test_an_unanswered_publication_is_withdrawn(
         process.line.deaf = lambda: False
         await asyncio.sleep(15)
         assert published(process.store) == ({"a": 5} if known else {})
-        assert process.faults.active() == {}
+        assert process.problems.active() == {}
 
 
-async def test_a_lost_connection_is_looked_after(process: FloorProcess) -> None:
-    """The write was applied, which the next read shows; the entry is published after one more write."""
-    writer_line = process.line
-    reset = KubernetesError(0, transport.RESET, "closed")
-    write = writer_line.write
-    lost = 0
-
-    async def closed(*args: object, **kwargs: object) -> client.ResponseBody:
-        nonlocal lost
-        body = await write(*args, **kwargs)  # type: ignore[arg-type]  # passed on
-        lost += 1
-        if lost == 1:
-            raise reset
-        return body
-
-    writer_line.write = closed  # type: ignore[method-assign]  # a connection that is closed after the first write
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-    assert published(process.store) == {"a": 8}
-    assert lost == 2
-
-
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"metadata": {}}'])
-async def test_an_answer_that_is_no_config_map_is_an_error(process: FloorProcess, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"<html>", "Decode"), (b"{}", "Decode"), (b"", "Forbidden")]
+)
+async def test_a_config_map_that_cannot_be_read(process: FloorProcess, content: bytes, reason: str) -> None:
     async def get(_: str) -> client.ResponseBody:
+        if not content:
+            raise KubernetesError(403, "Forbidden", "no right to get configmaps")
         return client.ResponseBody("text/html", content)
 
     process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
     with pytest.raises(KubernetesError) as caught:
         await process.open_term(Gate()).start()
-    assert caught.value.reason == "Decode"
-
-
-async def test_a_start_that_may_not_read_says_so(process: FloorProcess) -> None:
-    async def get(_: str) -> client.ResponseBody:
-        raise KubernetesError(403, "Forbidden", "no right to get configmaps")
-
-    process.line.get = get  # type: ignore[method-assign,assignment]  # an account without rights
-    with pytest.raises(KubernetesError, match="no right to get"):
-        await process.open_term(Gate()).start()
+    assert caught.value.reason == reason
 
 
 async def test_an_unawaited_floor_is_written_until_it_is_accepted(process: FloorProcess) -> None:
@@ -430,18 +257,6 @@ async def test_an_unawaited_floor_is_written_until_it_is_accepted(process: Floor
         await writer.publish(entry("b", 9))
         assert process.clock.monotonic() - start < 0.1, "a caller does not wait for the pause"
     assert published(process.store) == {"b": 9}
-
-
-async def test_an_unawaited_floor_is_written_after_an_outage(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 8))
-        process.line.cut = True
-        writer.want("a", None)
-        await asyncio.sleep(60)
-        process.line.cut = False
-        await asyncio.sleep(25)
-    assert published(process.store) == {}
-    assert process.faults.active() == {}
 
 
 async def test_the_latest_counts(process: FloorProcess) -> None:
@@ -462,24 +277,6 @@ async def test_the_latest_counts(process: FloorProcess) -> None:
             with pytest.raises(KubernetesError, match="a newer one has replaced it"):
                 await each
         await asyncio.sleep(1)
-    assert published(process.store) == {"a": 5}
-
-
-async def test_one_that_is_replaced_while_its_write_is_tried_again(process: FloorProcess) -> None:
-    async with leading(process) as writer:
-        await writer.publish(entry("a", 3))
-        process.line.delay = lambda: 0.1
-        process.line.answer = 409
-        first = asyncio.create_task(writer.publish(entry("a", 4)))
-        other = asyncio.create_task(writer.publish(entry("b", 4)))
-        await asyncio.sleep(0.25)
-        process.line.answer = 0
-        latest = asyncio.create_task(writer.publish(entry("a", 5)))
-        writer.want("b", None)
-        await latest
-        for each in (first, other):
-            with pytest.raises(KubernetesError, match="a newer one has replaced it"):
-                await each
     assert published(process.store) == {"a": 5}
 
 
@@ -570,15 +367,6 @@ async def test_a_shut_fence_lets_nothing_through(process: FloorProcess, passes: 
         gate.passes = None
         await asyncio.sleep(11)
         assert published(process.store) == {}, "a fence that opens again was never lost"
-
-
-async def test_a_start_behind_a_shut_fence_writes_nothing(process: FloorProcess) -> None:
-    process.store.post(config_map(entry("a", 5)))
-    gate = Gate()
-    gate.passes = 0
-    with pytest.raises(NotLeadingError):
-        await process.open_term(gate).start()
-    assert process.line.writes == []
 
 
 async def test_callers_that_wait_are_told_when_the_term_ends(process: FloorProcess) -> None:
@@ -713,66 +501,7 @@ async def test_through_two_hundred_terms_no_old_0_is_answered(seed: int) -> None
     assert them.checker.errors < (them.checker.floors + them.checker.zeros) / 4
 
 
-async def test_the_checker_sees_what_a_cache_of_floors_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = FloorView.current
-
-    async def cached(view: FloorView) -> PublishedFloors:
-        return view.recent() or await read(view)
-
-    monkeypatch.setattr(FloorView, "current", cached)
-    async with replicas(1) as them:
-        while them.terms < 10:
-            await them.lead()
-    assert them.checker.wrong != []
-
-
 # --- over HTTP ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.looptime(False)
-async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "CHECK", 0.05)
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        cluster.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": NAMESPACE}})
-        view = FloorView(desk.writer.client, desk.clock, NAMESPACE, desk.faults)
-        writer = FloorWriter(desk.writer, NAMESPACE, 0, desk.faults)
-        tasks = [asyncio.create_task(view.run()), asyncio.create_task(writer.run())]
-        try:
-            assert await writer.start() == {}
-            await writer.publish(entry("a", 8))
-            now = desk.clock.monotonic()
-            assert list((await view.current()).find("shop", "web-a", now)) == [("a", entry("a", 8))]
-            stored = cluster.get("configmaps", NAME, NAMESPACE)
-            assert stored["metadata"]["labels"] == {LABEL: "true"}
-            written = [each for each in cluster.requests if each.verb in {"create", "update"}]
-            assert {each.query["fieldManager"] for each in written} == {"fastpath"}
-            cluster.patch("configmaps", NAME, {"metadata": {"labels": {"team": "shop"}}}, NAMESPACE)
-            await writer.publish(entry("b", 9))
-            stored = cluster.get("configmaps", NAME, NAMESPACE)
-            assert stored["metadata"]["labels"] == {LABEL: "true", "team": "shop"}
-            assert decode_floors(stored["data"]) == {"a": entry("a", 8), "b": entry("b", 9)}
-            cluster.lose_answers("update", "configmaps")
-            await writer.publish(entry("c", 1))
-            cluster.delete("configmaps", NAME, NAMESPACE)
-            await until(lambda: len(cluster.list("configmaps", NAMESPACE)) == 1)
-            assert decode_floors(cluster.get("configmaps", NAME, NAMESPACE)["data"]).keys() == {
-                "a",
-                "b",
-                "c",
-            }
-            cluster.forbid("update", "configmaps")
-            with pytest.raises(KubernetesError) as caught:
-                await writer.publish(entry("d", 1))
-            assert caught.value.status == 403
-            assert desk.writes("floor", "refused") == 1
-            assert desk.sample("fastpath_write_queue_length", type="floor") == 0
-        finally:
-            await end(*tasks)
-        next_term = FloorWriter(desk.writer, NAMESPACE, 0, desk.faults)
-        with pytest.raises(KubernetesError):
-            await next_term.start()
-        cluster.allow("update", "configmaps")
-        assert (await next_term.start()).keys() == {"a", "b", "c"}
 
 
 async def test_a_write_that_ends_in_a_defect_is_repeated(

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Controller
 from adapter.compose import scaler
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import LISTED_SECONDS, Scaler
@@ -18,6 +17,7 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.autoscalers import ReadAutoscaler
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import STEP
+from adapter.kubernetes.codec import Unreadable
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.ownership.lease import LeaseRecord
 from adapter.kubernetes.server_clock import ServerClock
@@ -95,6 +95,7 @@ class Bench:
         self.clock, self.monitoring = FakeClock(), Monitoring()
         options = Options(leader_elect=elects)
         own = runtime(self.clock, self.monitoring)
+        self.problems = own.problems
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
         self.autoscalers = self.scaler._source._objects
         self.autoscalers._announced = True  # as after the first list
@@ -145,21 +146,6 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
     assert forecaster.is_closed
 
 
-async def test_each_slice_begins_with_its_own_autoscalers(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench("default", "shop")
-    begun: list[Key] = []
-    put = Controller.put
-
-    def record(controller: Controller, autoscaler: FastPathAutoscaler) -> None:
-        begun.append(Key.of(autoscaler))
-        put(controller, autoscaler)
-
-    monkeypatch.setattr(Controller, "put", record)
-    async with leading(bench):
-        await until(lambda: bench.at_work() == 2 * COUNT)
-        assert len(begun) == len(set(begun)) == 2 * COUNT
-
-
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:
     async with leading(bench):
         bench.autoscalers.remove("default", f"web-{COUNT - 1}")
@@ -189,6 +175,13 @@ def test_large_namespaces_are_looked_for(bench: Bench) -> None:
     for coroutine in (*caches.values(), scaling):
         coroutine.close()
     assert "scaler: large namespaces" in caches
+
+
+def test_an_hpa_that_cannot_be_read_is_reported(bench: Bench) -> None:
+    metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "resourceVersion": "1"}
+    raw = msgspec.json.encode({"metadata": metadata, "spec": {"scaleTargetRef": {"kind": "Deployment"}}})
+    bench.scaler.rivals.hpas.lose(Unreadable("default", "web", "1", raw, "ValueError: no"))
+    assert bench.problems.active() == {("annotation", "default/web"): "cannot be read: ValueError: no"}
 
 
 async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> None:

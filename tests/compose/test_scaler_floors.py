@@ -2,29 +2,29 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
 from adapter.autoscaler.actuator import ClusterActuator
+from adapter.autoscaler.autoscaler_sources import BoostedHPAs
 from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.compose import floors as serving
-from adapter.compose.scaler import Scaler
-from adapter.config.options import Options
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.cache.autoscalers import keep_hpa
+from adapter.kubernetes.cache.autoscalers import ScaleConflicts, keep_hpa
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost as boosting
-from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.autoscaler.test_boost import hpa as native
-from tests.compose.test_scaler import runtime
 from tests.support.clock import FakeClock
 
 SLICE = slices.slice_of("default")
@@ -87,90 +87,90 @@ class Floors:
         self.wanted[uid] = entry
 
 
+class FloorBench:
+    """Boosted HPAs as a cache has them, and the controller of the slice of `default`."""
+
+    def __init__(self) -> None:
+        self.clock, nothing = FakeClock(), cast("Any", None)
+        monitoring = Monitoring()
+        self.problems = ProblemLog(monitoring, self.clock)
+        context = ReflectorContext(nothing, self.clock, monitoring, self.problems, lambda: 0.0)
+        rivals, scrapes = ScaleConflicts(context), cast("Any", Mock())
+        self.hpas = rivals.hpas
+        self.registry = AutoscalerRegistry(rivals, scrapes)
+        self.boosted = BoostedHPAs(self.registry, self.hpas, self.clock, self.problems, 15 * SECOND)
+        self.hpas.followers.append(self.boosted.changed)
+        self.controller = self.begin(SLICE)
+
+    def begin(self, number: int) -> Controller:
+        controller: Any = Controller()
+        self.registry.begin(number, controller)
+        return controller  # type: ignore[no-any-return]  # it has what a registry calls
+
+    async def adopt(self, floors: "Floors", number: int = SLICE) -> None:
+        adopting: Any = floors
+        await self.boosted.adopt_floors(number, adopting)
+
+    def now(self) -> int:
+        return int(self.clock.wall() * SECOND)
+
+    def entry(self, name: str, until: int, seen: str = "5", **more: Any) -> Floor:
+        end = FineInstant(self.now() + until * SECOND)
+        return Floor("default", name, f"uid-{name}", 8, end, seen=seen, **more)
+
+
 @pytest.fixture
-def scaler() -> Any:
-    nothing: Any = None
-    own = runtime(FakeClock(), Monitoring())
-    scaler = Scaler(Options(leader_elect=False), own, nothing, lambda _: nothing, random=lambda: 0.5)
-    controller: Any = Controller()
-    scaler._registry.begin(SLICE, controller)
-    return scaler
+def bench() -> FloorBench:
+    return FloorBench()
 
 
-def put_with(scaler: Any) -> list[tuple[str, Floor | None]]:
-    """Return the HPAs that were put, each with the floor that was taken over."""
-    found: list[tuple[str, Floor | None]] = scaler._registry.find_controller("default").put_with
-    return found
-
-
-def now(scaler: Any) -> int:
-    return int(scaler._runtime.clock.wall() * SECOND)
-
-
-def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> Floor:
-    return Floor(
-        "default", name, f"uid-{name}", 8, FineInstant(now(scaler) + until * SECOND), seen=seen, **more
-    )
-
-
-async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
+async def test_what_was_adopted_is_adopted_once(bench: FloorBench) -> None:
     """When the annotation returns, neither floor nor demotion of the start of the term returns with it."""
-    scaler.rivals.hpas.put(hpa("10"))
-    await scaler._boosted_hpas.adopt_floors(SLICE, Floors({"uid-web": entry(scaler, "web", 500)}))
-    assert [each[1] is not None for each in put_with(scaler)] == [True]
-    scaler.rivals.hpas.put(hpa("11", boosted=False))
-    scaler.rivals.hpas.put(hpa("12"))
-    assert [each[1] is not None for each in put_with(scaler)] == [True, False]
+    bench.hpas.put(hpa("10"))
+    await bench.adopt(Floors({"uid-web": bench.entry("web", 500)}))
+    assert [each[1] is not None for each in bench.controller.put_with] == [True]
+    bench.hpas.put(hpa("11", boosted=False))
+    bench.hpas.put(hpa("12"))
+    assert [each[1] is not None for each in bench.controller.put_with] == [True, False]
 
 
-async def test_a_slice_is_taken_over_alone_and_again_after_its_end(
-    scaler: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noted: list[str] = []
-    note = scaler._registry.note
-
-    def record(autoscaler: Any) -> Any:
-        noted.append(autoscaler.metadata.namespace)
-        return note(autoscaler)
-
-    others: Any = Controller()
-    scaler._registry.begin(slices.slice_of("shop"), others)
-    scaler.rivals.hpas.put(hpa("10"))
-    scaler.rivals.hpas.put(hpa("10", namespace="shop"))
-    monkeypatch.setattr(scaler._registry, "note", record)
-    await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}))
-    assert (put_with(scaler), others.put_with) == ([("web", None)], [])
-    assert noted == ["default"]
-    await scaler._boosted_hpas.adopt_floors(slices.slice_of("shop"), Floors({}))
+async def test_a_slice_is_taken_over_alone_and_again_after_its_end(bench: FloorBench) -> None:
+    shop = slices.slice_of("shop")
+    others = bench.begin(shop)
+    for namespace in ("default", "shop"):
+        bench.hpas.put(hpa("10", namespace=namespace))
+    await bench.adopt(Floors({}))
+    assert (bench.controller.put_with, others.put_with) == ([("web", None)], [])
+    await bench.adopt(Floors({}), shop)
     assert others.put_with == [("web", None)]
 
-    scaler._boosted_hpas.end(SLICE)
-    scaler.rivals.hpas.put(hpa("11", name="new"))
-    scaler.rivals.hpas.put(hpa("11", name="new", namespace="shop"))
-    assert (len(put_with(scaler)), len(others.put_with)) == (1, 2)
+    bench.boosted.end(SLICE)
+    for namespace in ("default", "shop"):
+        bench.hpas.put(hpa("11", name="new", namespace=namespace))
+    assert (len(bench.controller.put_with), len(others.put_with)) == (1, 2)
 
 
-async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
-    scaler.rivals.hpas.put(hpa("10"))
-    scaler.rivals.hpas.put(hpa("10", name="left", boosted=False))
-    scaler.rivals.hpas.put(hpa("3", name="behind", boosted=False))
+async def test_entries_of_who_is_gone_do_not_stay(bench: FloorBench) -> None:
+    bench.hpas.put(hpa("10"))
+    bench.hpas.put(hpa("10", name="left", boosted=False))
+    bench.hpas.put(hpa("3", name="behind", boosted=False))
     entries = {
-        "uid-web": entry(scaler, "web", 500),
-        "uid-left": entry(scaler, "left", 500),
-        "uid-behind": entry(scaler, "behind", 500),
-        "uid-gone": entry(scaler, "gone", -1),
-        "uid-demoted": entry(
-            scaler, "demoted", -1, demoted=Demotion(FineInstant(now(scaler) - 1), "argocd", "one")
+        "uid-web": bench.entry("web", 500),
+        "uid-left": bench.entry("left", 500),
+        "uid-behind": bench.entry("behind", 500),
+        "uid-gone": bench.entry("gone", -1),
+        "uid-demoted": bench.entry(
+            "demoted", -1, demoted=Demotion(FineInstant(bench.now() - 1), "argocd", "one")
         ),
-        "uid-unknown": entry(scaler, "unknown", 500),
+        "uid-unknown": bench.entry("unknown", 500),
     }
     floors = Floors(entries)
-    await scaler._boosted_hpas.adopt_floors(SLICE, floors)
+    await bench.adopt(floors)
     assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
 
 
-async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: Any) -> None:
-    hpas, controller = scaler.rivals.hpas, scaler._registry.find_controller("default")
+async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(bench: FloorBench) -> None:
+    hpas = bench.hpas
     reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
     def lose(name: str, target: str) -> None:
@@ -181,34 +181,36 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
 
     hpas.put(hpa("10"))
     lose("never-read", "other")
-    floors = Floors({f"uid-{name}": entry(scaler, name, 500) for name in ("web", "never-read")})
-    await scaler._boosted_hpas.adopt_floors(SLICE, floors)
+    floors = Floors({f"uid-{name}": bench.entry(name, 500) for name in ("web", "never-read")})
+    await bench.adopt(floors)
     lose("web", "web")
     key = Key("default", "web", is_native=True)
-    assert controller.works == {key}
-    assert hpas.find("default", "web").asked is not None
+    assert bench.controller.works == {key}
+    found = hpas.find("default", "web")
+    assert found is not None
+    assert found.asked is not None
     assert floors.wanted == {}
-    problem = scaler._runtime.problems.active()["annotation", "default/web"]
+    problem = bench.problems.active()["annotation", "default/web"]
     assert problem == "cannot be read: ValueError: no"
     lose("web", "another")
-    assert controller.works == set()
+    assert bench.controller.works == set()
 
 
-async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:
-    scaler.rivals.hpas.put(hpa("10"))
+async def test_a_fence_that_is_shut_for_a_moment_at_the_start(bench: FloorBench) -> None:
+    bench.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
-        await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}, NotLeadingError()))
-    assert len(put_with(scaler)) == 1
+        await bench.adopt(Floors({}, NotLeadingError()))
+    assert len(bench.controller.put_with) == 1
 
 
-async def test_floors_that_cannot_be_read_are_a_fault_until_the_slice_ends(scaler: Any) -> None:
+async def test_floors_that_cannot_be_read_are_a_fault_until_the_slice_ends(bench: FloorBench) -> None:
     refused = Floors({}, KubernetesError(403, "Forbidden", "no"))
-    adopting = asyncio.create_task(scaler._boosted_hpas.adopt_floors(SLICE, refused))
+    adopting = asyncio.create_task(bench.adopt(refused))
     await asyncio.sleep(0)
-    assert scaler._runtime.problems.active() == {("floors", f"slice {SLICE}"): "no"}
+    assert bench.problems.active() == {("floors", f"slice {SLICE}"): "no"}
     adopting.cancel()
-    scaler._boosted_hpas.end(SLICE)
-    assert scaler._runtime.problems.active() == {}
+    bench.boosted.end(SLICE)
+    assert bench.problems.active() == {}
 
 
 def test_an_hpa_that_may_only_be_advised_is_served_no_floor() -> None:
@@ -229,24 +231,6 @@ def test_a_status_from_before_its_own_shrink_shows_nothing() -> None:
     assert asked.shown == 5
 
 
-def test_a_second_handshake_that_is_wrong_is_a_fault() -> None:
-    """Value multiplies the floor by the pods that are ready; averageValue 100m makes ten of each."""
-    right = boosting.handshake("web", "external")
-    assert right.external is not None
-    wrong = msgspec.structs.replace(
-        right,
-        external=msgspec.structs.replace(
-            right.external, target=model.MetricTarget("AverageValue", average_value=read("100m"))
-        ),
-    )
-    cpu = model.MetricSpec(
-        "Resource",
-        resource=model.ResourceMetricSource("cpu", model.MetricTarget("Utilization", average_utilization=5)),
-    )
-    spec = model.HorizontalPodAutoscalerSpec(metrics=(cpu, right, wrong))
-    assert not boosting.check_handshake("web", spec).holds
-
-
 def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
     forgotten: list[Any] = []
 
@@ -260,8 +244,8 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
     assert forgotten == []
 
 
-async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(scaler: Any) -> None:
-    scaler.rivals.hpas.put(hpa("10"))
+async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(bench: FloorBench) -> None:
+    bench.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
-        await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}, ZeroDivisionError()))
-    assert len(put_with(scaler)) == 1
+        await bench.adopt(Floors({}, ZeroDivisionError()))
+    assert len(bench.controller.put_with) == 1

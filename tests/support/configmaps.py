@@ -66,10 +66,6 @@ class Store:
         del self.objects[name]
         self.version += 1
 
-    def set_back(self, objects: dict[str, JSON], version: int) -> None:
-        """Put everything back to an earlier state, as from a backup."""
-        self.objects, self.version = dict(objects), version
-
     def texts(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.objects[name].get("data", {}) if name in self.objects else {}
         return found

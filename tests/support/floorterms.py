@@ -10,6 +10,7 @@ from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor, floor_of
+from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -34,18 +35,32 @@ def config_map(*entries: Floor, name: str = "fastpath-floors-slice-00") -> JSON:
     }
 
 
-class FloorProcess:
-    """A process with its own line to the store and its own view."""
+class StoringProcess:
+    """A process with its own line to the store, which writes while its gate is open."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
         self.rate = 1000.0
         """The most writes a second, and the most at once."""
         self.line = Line(store)
-        self.clock = LoopClock()
+        self.gate = Gate()
+        self.clock = clock or LoopClock()
         self.monitoring = Monitoring()
-        self.faults = ProblemLog(self.monitoring, self.clock)
-        self.view = FloorView(self.line, self.clock, NAMESPACE, self.faults)  # type: ignore[arg-type]  # all it calls
+        self.problems = ProblemLog(self.monitoring, self.clock)
+
+    def open_writer(self, gate: Gate | None = None) -> Writer:
+        budget = WriteRateLimiter(self.rate, self.clock, self.monitoring)
+        unused: Any = None
+        return Writer(self.line, gate or self.gate, budget, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
+
+
+class FloorProcess(StoringProcess):
+    """A process that publishes floors, with its own view of them."""
+
+    def __init__(self, store: Store) -> None:
+        self.clock: LoopClock
+        super().__init__(store)
+        self.view = FloorView(self.line, self.clock, NAMESPACE, self.problems)  # type: ignore[arg-type]  # all it calls
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -57,10 +72,7 @@ class FloorProcess:
         await end(self._task)
 
     def open_term(self, gate: Gate, number: int = 0) -> FloorWriter:
-        budget = WriteRateLimiter(self.rate, self.clock, self.monitoring)
-        unused: Any = None
-        writer = Writer(self.line, gate, budget, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
-        return FloorWriter(writer, NAMESPACE, number, self.faults)
+        return FloorWriter(self.open_writer(gate), NAMESPACE, number, self.problems)
 
     def writes(self, outcome: str) -> float:
         labels = {"type": "floor", "outcome": outcome}

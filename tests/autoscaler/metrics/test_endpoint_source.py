@@ -12,7 +12,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
-from adapter.errors import PrometheusError, ScrapeError
+from adapter.errors import ScrapeError
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
 from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN
@@ -155,14 +155,6 @@ async def test_after_a_scrape_only_a_newer_sample_of_prometheus_counts(
         assert len(here.feeds) == 0
 
 
-async def test_prometheus_that_is_down_does_not_hide_the_reason() -> None:
-    async with bench(answer=lambda _: PrometheusError("unreachable", "no")) as here:
-        here.put(reason=GONE)
-        source = here.open()
-
-        assert (await here.answered(source)).message.endswith(GONE)
-
-
 @pytest.mark.parametrize(
     ("more", "body", "values"),
     [
@@ -184,32 +176,6 @@ async def test_values_that_are_none(more: str, body: str, values: object) -> Non
             assert values in found.message
         else:
             assert found.values == values
-
-
-async def test_a_counter_covers_its_window() -> None:
-    async with bench("sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))") as here:
-        for at in range(5):
-            here.here.reader.bodies = dict.fromkeys(("10.0.0.1", "10.0.0.2"), f'depth{{queue="q"}} {at}')
-            here.here.clock.advance(1)
-            await here.here.scrape()
-        source = here.open()
-
-        assert here.read(source).values == (2000,)
-        assert source.span == 6 * SECOND
-
-
-async def test_a_metric_that_is_not_scraped_comes_from_prometheus() -> None:
-    def prometheus(promql: str) -> Outcome:
-        return vector(({"queue": "q"}, WALL if "timestamp" in promql else 9))
-
-    async with bench(answer=prometheus) as here:
-        here.here.endpoints.want(Key("shop", "web"), [])
-        assert (await here.answered(here.open())).values == (9000,)
-        source = here.open()
-        await here.here.relister.adopt(type(here.here.relister.ruleset)())
-        here.here.endpoints.follow()
-        assert here.read(source) is not None
-        assert source.span is None
 
 
 async def test_a_question_that_cannot_be_asked_is_left_to_prometheus() -> None:

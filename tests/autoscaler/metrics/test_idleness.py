@@ -26,20 +26,6 @@ def test_new_samples_count_while_one_pod_has_none() -> None:
     assert idleness.values == {"a": 30, "late": 10}
 
 
-def test_samples_of_an_unknown_time_are_all_smoothed() -> None:
-    idleness = Idleness()
-    for value in (9, 0):
-        idleness.note(PodsReading({"a": value}), None)
-    assert idleness.values == {"a": 4}
-
-
-def test_pods_come_and_go() -> None:
-    idleness = Idleness()
-    idleness.note(PodsReading({"a": 10, "b": 10}), 1)
-    idleness.note(PodsReading({"b": 30, "c": 50}), 2)
-    assert idleness.values == {"b": 20, "c": 50}
-
-
 def test_without_a_value_nothing_is_ranked_and_nothing_is_remembered() -> None:
     idleness = Idleness()
     idleness.note(PodsReading({"a": 90}), 1)

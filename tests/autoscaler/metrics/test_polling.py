@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer
-from adapter.autoscaler.metrics.polling import Poller, QueryBudget
-from adapter.autoscaler.metrics.sources import ReadContext, series_reading
+from adapter.autoscaler.metrics.polling import Poller
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -63,15 +61,6 @@ async def feeds(owners: list[Key]) -> AsyncIterator[Poller]:
         yield opened
 
 
-async def test_a_question_is_asked_at_once_and_its_answer_delivered(feeds: Poller, owners: list[Key]) -> None:
-    source = PolledMetric(LoopClock())
-    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(0.01)
-
-    assert owners == [Key("default", "web")]
-    assert feed.state(source.clock.monotonic())[0] is not None
-
-
 async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) -> None:
     source = PolledMetric(LoopClock(), interval=10.0)
     feeds.want(Key("default", "web"), 1.0, "a", source.feed)
@@ -83,15 +72,6 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) 
     assert all(
         later - sooner >= 4.99 for sooner, later in zip(source.asked[-20:], source.asked[-19:], strict=False)
     )
-
-
-async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Poller) -> None:
-    """However rare new samples are: an answer from before a sample would hide it until the next question."""
-    source = PolledMetric(LoopClock(), interval=60.0)
-    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(300)
-
-    assert 0 < max(source.taken) <= 0.25
 
 
 @pytest.mark.parametrize(
@@ -109,29 +89,6 @@ async def test_with_more_scalers_answers_may_be_older(interval: float, scalers: 
     assert source.taken[0] == 0.25
     assert source.taken[-1] == pytest.approx(oldest)
     assert max(source.taken) == source.taken[-1]
-
-
-async def test_another_adapters_metrics_have_their_own_pace(feeds: Poller) -> None:
-    source = PolledMetric(LoopClock(), interval=1.0)
-    source.pause = 15.0
-    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(61)
-
-    assert len(source.asked) == 5
-
-
-async def test_they_keep_it_while_they_fail(feeds: Poller) -> None:
-    asked = []
-
-    async def ask(_: float) -> PollResult:
-        asked.append(1)
-        return PollResult(None, 15.0, "no such metric")
-
-    feed = feeds.want(Key("default", "web"), 1.0, "a", lambda: Feed("a", "a", ask))
-    await asyncio.sleep(61)
-
-    assert feed.state(LoopClock().monotonic()) == (None, "", "no such metric")
-    assert len(asked) == 5
 
 
 async def test_one_question_for_all_who_ask_it(feeds: Poller, owners: list[Key]) -> None:
@@ -237,31 +194,6 @@ async def test_a_question_without_any_value_delays_no_other(feeds: Poller) -> No
     assert max(later - sooner for sooner, later in zip(good.asked[-10:], good.asked[-9:], strict=False)) < 2.0
 
 
-async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Poller) -> None:
-    source = PolledMetric(LoopClock(), interval=2.0)
-    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(20)
-    source.empty = True
-    await asyncio.sleep(60)
-    source.asked.clear()
-    await asyncio.sleep(10)
-
-    assert len(source.asked) == 10
-
-
-@pytest.mark.parametrize("empty", [True, False])
-async def test_an_outage_is_no_sample_interval(feeds: Poller, *, empty: bool) -> None:
-    source = PolledMetric(LoopClock(), interval=15.0)
-    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    await asyncio.sleep(3)
-    source.empty, source.error = empty, None if empty else InternalError("down")
-    await asyncio.sleep(600)
-    source.empty, source.error = False, None
-    await asyncio.sleep(60)
-
-    assert feed.interval.known == 15 * SECOND
-
-
 async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     source.empty = True  # so that no interval is known
@@ -275,56 +207,6 @@ async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds:
     await asyncio.sleep(2.5)
 
     assert source.asked[1:] == pytest.approx([source.asked[0] + each for each in (40, 41, 42)], abs=0.1)
-
-
-@pytest.mark.parametrize("targets", [1, 4, 20])
-@pytest.mark.parametrize("every", [15, 60])
-async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_too_old(
-    feeds: Poller, targets: int, every: int
-) -> None:
-    clock = LoopClock()
-
-    async def ask(_: float) -> PollResult:
-        offsets = [number * every / targets for number in range(targets)]
-        oldest = min((clock.wall() - offset) // every * every + offset for offset in offsets)
-        return PollResult(SourceAnswer({}, {"": round(oldest * SECOND)}, (1000,) * targets, 0))
-
-    feed = feeds.want(Key("default", "web"), 1.0, "a", lambda: Feed("a", "a", ask))
-    await asyncio.sleep(200)
-    for _ in range(100):
-        await asyncio.sleep(1)
-        answer, late, _ = feed.state(clock.monotonic())
-        assert answer is not None
-        context = ReadContext((), lambda _: 1, round(clock.wall() * SECOND), clock.monotonic())
-        found = series_reading(answer, feed.interval.lasts, context, late)
-        assert isinstance(found, ExternalReading)
-        assert found.overdue == ""
-
-
-def flood(feeds: Poller, source: PolledMetric) -> list[Feed]:
-    """Have one tenant ask for 400 distinct external metrics: 8 autoscalers with 50 each."""
-    keys = [(Key("greedy", f"a{number % 8}"), f"q{number}") for number in range(400)]
-    return [feeds.want(owner, 1.0, key, functools.partial(source.feed, key)) for owner, key in keys]
-
-
-async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Poller) -> None:
-    many, one = PolledMetric(LoopClock(), interval=2.0), PolledMetric(LoopClock(), interval=2.0)
-    flood(feeds, many)
-    await asyncio.sleep(5)
-    victim = feeds.want(Key("victim", "web"), 1.0, "victim", lambda: one.feed("victim"))
-    await asyncio.sleep(15)
-    one.asked.clear()
-    many.asked.clear()
-    states = []
-    for _ in range(160):
-        await asyncio.sleep(0.25)
-        states.append(victim.state(one.clock.monotonic()))
-
-    assert len(one.asked) == pytest.approx(40, abs=2), "once a second, as when it is alone"
-    assert all(answer is not None and not late for answer, late, _ in states)
-    assert 2 * (len(one.asked) + len(many.asked)) == pytest.approx(20 * 40, abs=40), (
-        "nothing of the budget is wasted"
-    )
 
 
 async def test_a_defect_in_a_subscriber_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
@@ -359,13 +241,3 @@ async def test_a_defect_after_the_answer_pauses_its_question_and_no_other(
     assert len(good.asked) >= 60
     assert broken.state(good.clock.monotonic()) == (None, "", "unexpected error")
     assert [each.levelname for each in caplog.records] == ["ERROR"], "said once"
-
-
-async def test_questions_that_share_cost_as_one() -> None:
-    clock = LoopClock()
-    budget = QueryBudget(20.0, clock)
-
-    assert budget.take(20) == 0
-    assert budget.take(4) == pytest.approx(0.2)
-    await asyncio.sleep(1.2)
-    assert budget.take(20) == pytest.approx(0.0, abs=0.01)

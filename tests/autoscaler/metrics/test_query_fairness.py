@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import feed as polled
 from adapter.autoscaler.metrics import polling
-from adapter.autoscaler.metrics.feed import LATE_IN_TURN, NEVER_IN_TURN, Feed, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.feed import LATE_IN_TURN, Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, series_reading
 from adapter.model.timestamps import SECOND
@@ -112,33 +111,6 @@ def flood(feeds: Poller, prometheus: Prometheus, autoscalers: int = 8, metrics: 
     """Have one tenant ask for many distinct external metrics."""
     for autoscaler, metric in itertools.product(range(autoscalers), range(metrics)):
         prometheus.want(feeds, f"greedy/a{autoscaler}", f"greedy-{autoscaler}-{metric}")
-
-
-async def test_a_small_owner_is_not_delayed_by_a_large_one_of_its_namespace() -> None:
-    async with opened() as (feeds, prometheus, _):
-        for metric in range(400):
-            prometheus.want(feeds, "shop/large", f"large-{metric}")
-        prometheus.want(feeds, "shop/small", "small")
-        await asyncio.sleep(40)
-
-        assert prometheus.rate("small", 10) >= 1.0
-
-
-async def test_within_a_share_all_periods_are_stretched_alike() -> None:
-    async with opened() as (feeds, prometheus, _):
-        prometheus.interval = 1e9  # so that no interval is learned, and a period is what was wished
-        for metric, period in enumerate([1.0, 2.0, 4.0] * 10):
-            prometheus.want(feeds, "shop/web", f"{period} {metric}", period)
-        await asyncio.sleep(80)
-
-        rates = {
-            period: sum(
-                prometheus.rate(key, 20) for key in prometheus.asked if str(key).startswith(f"{period} ")
-            )
-            for period in (1.0, 2.0, 4.0)
-        }
-        assert rates[1.0] / rates[2.0] == pytest.approx(2, rel=0.1)
-        assert rates[2.0] / rates[4.0] == pytest.approx(2, rel=0.1)
 
 
 SHARES = {
@@ -280,37 +252,6 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
         assert overdue.count("") > 2, "right after an answer it is as good as any"
 
 
-async def test_it_is_given_up_after_five_minutes() -> None:
-    async with opened(per_second=0.01) as (feeds, prometheus, _):
-        feed = prometheus.want(feeds, "shop/web", "a")
-        await asyncio.sleep(0.1)
-        assert len(prometheus.asked["a"]) == 1
-        asked = prometheus.clock.monotonic()
-        await asyncio.sleep(60)
-        assert len(prometheus.asked["a"]) == 1
-        answer, late, _ = feed.state(asked + 299)
-        assert answer is not None
-        assert late == LATE_IN_TURN
-        assert feed.state(asked + 301) == (None, "", NEVER_IN_TURN)
-
-
-async def test_a_missing_first_answer_is_reported_after_some_seconds() -> None:
-    """Until then no delay is reported: an answer on its way is not overdue."""
-    async with opened() as (feeds, prometheus, _):
-        flood(feeds, prometheus)
-        feed = prometheus.want(feeds, "greedy/a0", "last")
-        source = PolledSource(feed, feeds, Key("greedy", "a0"), "external", series_reading)
-        await asyncio.sleep(1)
-        early = _read(source, prometheus.clock)
-        await asyncio.sleep(polled.DELAYED)
-        late = _read(source, prometheus.clock)
-
-        assert isinstance(early, Unavailable)
-        assert isinstance(late, Unavailable)
-        assert (early.reason, late.reason) == (NOT_YET, "NotAnswered")
-        assert "--prometheus-max-queries-per-second" in late.message
-
-
 async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None:
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1.0
@@ -349,15 +290,6 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         await asyncio.sleep(polling.CALM + 5)
         assert watch.stretch < 2
         assert watch.namespaces == []
-
-
-async def test_faults_end_with_the_term() -> None:
-    async with opened() as (feeds, prometheus, watch):
-        flood(feeds, prometheus)
-        await asyncio.sleep(10)
-        assert watch.namespaces == ["greedy"]
-    assert watch.namespaces == []
-    assert watch.stretch == 1.0
 
 
 # -- defects ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Unavailable
 from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.metrics.feed import (
     OLDEST,
@@ -12,7 +12,7 @@ from adapter.autoscaler.metrics.feed import (
     SampleInterval,
     SourceAnswer,
 )
-from adapter.autoscaler.metrics.sources import ReadContext, object_reading, pods_reading, series_reading
+from adapter.autoscaler.metrics.sources import ReadContext, pods_reading, series_reading
 from adapter.model.timestamps import SECOND
 
 NOW = 1_000_000 * SECOND
@@ -69,22 +69,6 @@ def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
 
     assert isinstance(found, PodsReading)
     assert found.overdue == UNKNOWN_INTERVAL
-
-
-def test_an_api_that_stamps_its_samples_is_believed() -> None:
-    assert pods_reading(answer(trusted=True), None, CONTEXT, "") == PodsReading({"a": 1000, "b": 2000})
-
-
-def test_nothing_is_nothing() -> None:
-    found = pods_reading(SourceAnswer({}, {}), FIVE, CONTEXT, "")
-
-    assert found == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
-
-
-def test_late_answers() -> None:
-    found = object_reading(SourceAnswer({"a": 1}, {"a": NOW}, lookback=0), FIVE, CONTEXT, "it is late")
-
-    assert found == ObjectReading(1, 3, "it is late")
 
 
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:

@@ -19,7 +19,7 @@ from adapter.model.metrics import QueryResult, SeriesInfo
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.clock import LoopClock
-from tests.support.scaling import cpu_metric, pods_metric
+from tests.support.scaling import pods_metric
 from tests.support.world import World, vector, world
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
@@ -29,17 +29,6 @@ rules:
 - seriesQuery: load
   resources: {template: <<.Resource>>}
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-resourceRules:
-  cpu: &usage
-    containerQuery: sum(rate(used{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
-    nodeQuery: sum(rate(used{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
-    resources: {overrides: {namespace: {resource: namespace}, node: {resource: node}, pod: {resource: pod}}}
-    containerLabel: container
-  memory:
-    <<: *usage
-    containerQuery: sum(held{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-    nodeQuery: sum(held{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-  window: 2m
 """
 AUTOSCALERS, NAMESPACES = 120, 24
 INTERVAL = 15.0
@@ -50,19 +39,17 @@ SECONDS = 45.0
 class Fleet:
     """Scalers with equal shares of the autoscalers, which query one Prometheus."""
 
-    def __init__(self, stack: AsyncExitStack, scalers: int, metric: dict[str, Any], *, spread: bool) -> None:
+    def __init__(self, stack: AsyncExitStack, scalers: int, metric: dict[str, Any]) -> None:
         self.clock = LoopClock()
         self.worlds: list[World] = []
         self._stack = stack
         self._scalers = scalers
-        self._offsets = [INTERVAL * number / AUTOSCALERS if spread else 0.0 for number in range(AUTOSCALERS)]
         self._metric = msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar)
 
     def answer(self, promql: str) -> QueryResult:
-        now, is_age = self.clock.wall(), "timestamp" in promql
-        times = [(now - offset) // INTERVAL * INTERVAL + offset for offset in self._offsets]
+        sampled = self.clock.wall() // INTERVAL * INTERVAL
         labels = ({"namespace": key.namespace, "pod": key.name, "container": "app"} for key in KEYS)
-        return vector(*zip(labels, times if is_age else [1.0] * AUTOSCALERS, strict=True))
+        return vector(*((each, sampled if "timestamp" in promql else 1.0) for each in labels))
 
     async def start(self) -> None:
         """Open all metrics at random times of a period."""
@@ -106,20 +93,15 @@ class Fleet:
         return sum(len(here.querier.asked) for here in self.worlds)
 
 
-async def measure(scalers: int, metric: dict[str, Any], *, spread: bool) -> float:
+async def measure(scalers: int, metric: dict[str, Any]) -> float:
     async with AsyncExitStack() as stack:
-        fleet = Fleet(stack, scalers, metric, spread=spread)
+        fleet = Fleet(stack, scalers, metric)
         await fleet.start()
         return await fleet.rate()
 
 
-@pytest.mark.parametrize(
-    ("metric", "spread"),
-    [(pods_metric(name="load"), True), (pods_metric(name="load"), False), (cpu_metric(), True)],
-    ids=["rule", "rule-together", "cpu"],
-)
-async def test_scalers_together_query_as_often_as_one(metric: dict[str, Any], *, spread: bool) -> None:
-    """Whether all pods are sampled in the same moment or each in its own."""
-    alone = await measure(1, metric, spread=spread)
-    rates = {scalers: await measure(scalers, metric, spread=spread) for scalers in (2, 4)}
+async def test_scalers_together_query_as_often_as_one() -> None:
+    """Although all pods are sampled in the same moment."""
+    alone = await measure(1, pods_metric(name="load"))
+    rates = {scalers: await measure(scalers, pods_metric(name="load")) for scalers in (2, 4)}
     assert all(rate <= 1.1 * alone for rate in rates.values()), (alone, rates)

@@ -1,6 +1,5 @@
 """From the metrics of a spec to readings: the source of each, and how scraped pods and Prometheus combine."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,10 +10,10 @@ import pytest
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
-from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL
+from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL, Feed
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
-from adapter.errors import KubernetesError, PrometheusError, ScrapeError
+from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.label_selectors import parse_selector
@@ -168,11 +167,28 @@ class Bench:
         self.here.scraped.want("shop/web", "shop", ["load"], pods)
         await self.here.scrape()
 
+    async def scrape_again(self, *names: str) -> None:
+        """Scrape some of the pods that are scraped."""
+        for key in list(self.here.scraped._targets):
+            if key[1] in names:
+                await self.here.scraped._scrape(key)
+
+    @property
+    def feed(self) -> Feed:
+        """The only question to Prometheus or another adapter."""
+        (feed,) = self.feeds._feeds.values()
+        return feed
+
     async def answered(self, source: MetricSource) -> Any:
         """Return what a source says once it was asked."""
         self.read(source)
-        await until(lambda: all(feed.polled is not None for feed in self.feeds._feeds.values()))
+        await until(lambda: not len(self.feeds) or self.feed.polled is not None)
         return self.read(source)
+
+    async def ask_again(self) -> None:
+        self.feed.answer, self.feed.due = None, 0.0
+        self.feeds._plan(self.feed)
+        await until(lambda: self.feed.answer is not None)
 
 
 @asynccontextmanager
@@ -195,9 +211,7 @@ def samples(ago: float = 0.0, **values: int) -> ObjectSamples:
 
 async def test_pods_that_are_all_scraped_need_no_prometheus() -> None:
     async with bench() as here:
-        here.here.reader.bodies = {each.ip: f"load {number}" for number, each in enumerate((A, B, C), 1)}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({each.ip: f"load {number}" for number, each in enumerate((A, B, C), 1)}, [A, B, C])
         source = here.open(pods_metric(name="load"))
 
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
@@ -219,27 +233,6 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
         source = here.open(pods_metric(name="load"))
 
         assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000, "c": 7000})
-
-
-async def test_a_metric_of_prometheus_has_the_age_and_the_span_of_its_samples() -> None:
-    async with bench(RULES.replace("scrape: {{port: metrics}}", "")) as here:
-        here.provided.objects = samples(20, a=1000, b=2000)
-        source = here.open(pods_metric(name="load"))
-        await here.answered(source)
-
-        assert source.sampled == round((WALL - 20) * SECOND)
-        fallback = getattr(source, "fallback")  # noqa: B009 - of a source of pods
-        assert source.span == fallback.span
-
-
-async def test_the_oldest_sample_may_be_one_of_prometheus() -> None:
-    async with bench() as here:
-        await here.scrape({A.ip: "load 1"}, [A])
-        here.provided.objects = samples(20, b=2000)
-        source = here.open(pods_metric(name="load"))
-        await here.answered(source)
-
-        assert source.sampled == round((WALL - 20) * SECOND)
 
 
 async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_yet() -> None:
@@ -274,17 +267,6 @@ async def test_why_no_pod_has_a_value() -> None:
         assert source.scrape_fault == ""  # type: ignore[union-attr]
 
 
-async def test_a_value_of_prometheus_is_overdue_for_its_own_reasons() -> None:
-    async with bench() as here:
-        await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B])
-        here.provided.objects = ObjectSamples({"c": 7000}, {}, 0.0, None)
-        source = here.open(pods_metric(name="load"))
-
-        reading = await here.answered(source)
-        assert reading.values == {"a": 1000, "b": 2000, "c": 7000}
-        assert reading.overdue == "the age of its samples is not known"
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["failed", "late"])
 async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, late: bool) -> None:
     async with bench() as here:
@@ -294,9 +276,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
         for seconds in (1.2, 2.4, 3.6):  # two intervals and a timeout, and nothing from b
             here.clock.advance(1.2)
             here.here.reader.bodies[B.ip] = DOWN
-            for key in list(here.here.scraped._targets):
-                if key[1] != "b" or not late:
-                    await here.here.scraped._scrape(key)
+            await here.scrape_again(*("ac" if late else "abc"))
             reading = here.read(source)
             if "b" in reading.values:
                 overdue = "the scrape of b is overdue" + ("" if late else ": 10.0.0.2:8080: no answer in 1 s")
@@ -306,12 +286,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
         assert reading.overdue == "", "a pod without any value is upstream's to repair"
 
         here.provided.objects = samples(-2, b=9000)
-        await until(lambda: here.feeds._feeds)
-        await asyncio.sleep(0)
-        for feed in here.feeds._feeds.values():
-            feed.due = 0.0
-            here.feeds._plan(feed)
-            await until(lambda: feed.answer is not None and feed.answer.values)  # noqa: B023 - awaited here
+        await here.ask_again()
         reading = here.read(source)
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
         why = "" if late else ": 10.0.0.2:8080: no answer in 1 s"
@@ -327,12 +302,8 @@ async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_sampl
         assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000})
 
         here.clock.advance(0.5)
-        for feed in here.feeds._feeds.values():
-            feed.answer = None
-            here.provided.objects = samples(-0.2, c=9000)
-            feed.due = 0.0
-            here.feeds._plan(feed)
-            await until(lambda: feed.answer is not None)  # noqa: B023 - awaited here
+        here.provided.objects = samples(-0.2, c=9000)
+        await here.ask_again()
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 9000})
 
 
@@ -371,27 +342,13 @@ async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values
 async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_prometheus(shown: str) -> None:
     """The API answers 500 then: neither this autoscaler nor a native one scales by the other pods."""
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}, [A, B, C])
         reading = here.read(here.open(pods_metric(name="load")))
 
-        assert isinstance(reading, Unavailable)
         which = "the value of rules[0] for b is beyond 9.2e15, the limit of a quantity"
         assert reading == Unavailable(
             "InvalidValue", f"unable to fetch metrics from custom metrics API: {which}"
         )
-
-
-@pytest.mark.parametrize("shown", ["+Inf", "-Inf"])
-async def test_what_no_quantity_holds_is_no_value(shown: str) -> None:
-    async with bench(more="onNaN: zero") as here:
-        here.pods = [pod("a")]
-        here.here.reader.bodies = {A.ip: f"load {shown}"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A])
-        await here.here.scrape()
-
-        assert here.read(here.open(pods_metric(name="load"))).reason == "NoMetrics"
 
 
 async def test_what_is_not_scraped_is_prometheus_alone() -> None:
@@ -408,28 +365,22 @@ async def test_what_is_not_scraped_is_prometheus_alone() -> None:
 # --- values of one cut -------------------------------------------------------------------------------------
 
 
-async def scrape(here: Bench, *names: str) -> None:
-    for key in list(here.here.scraped._targets):
-        if key[1] in names:
-            await here.here.scraped._scrape(key)
-
-
 async def test_a_pod_that_became_ready_after_the_oldest_scrape_is_left_out() -> None:
     async with bench() as here:
         here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
         here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
         source = here.open(pods_metric(name="load"))
-        await scrape(here, "a", "b")
+        await here.scrape_again("a", "b")
         here.clock.advance(0.4)
         here.became_ready = {"c": here.clock.monotonic(), "other": here.clock.monotonic()}
         here.clock.advance(0.2)
-        await scrape(here, "b", "c")
+        await here.scrape_again("b", "c")
         cut = PodsReading({"a": 1000, "b": 2000}, left_out={"c": 3000}, other_cut=("a",))
         assert here.read(source) == cut
 
         here.clock.set_wall(WALL + 3600)
         assert here.read(source) == cut
-        await scrape(here, "a")
+        await here.scrape_again("a")
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
 
 
@@ -439,10 +390,10 @@ async def test_a_pod_that_ends_delays_no_other(gone: dict[str, Any]) -> None:
         here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
         here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
         source = here.open(pods_metric(name="load"))
-        await scrape(here, "a")
+        await here.scrape_again("a")
         here.clock.advance(0.5)
         here.became_ready = {"c": here.clock.monotonic()}
-        await scrape(here, "b", "c")
+        await here.scrape_again("b", "c")
         here.pods[0] = pod("a", **gone)
         assert here.read(source).left_out == {}
 
@@ -507,19 +458,7 @@ async def test_pods_of_another_adapter() -> None:
         assert here.other.asked == [("shop", "load", "app=web", "")]
         assert source.sampled == STAMPED
         assert source.span is None
-        (feed,) = here.feeds._feeds.values()
-        assert feed.period == 15.0
-
-
-async def test_a_metric_selector_goes_along() -> None:
-    async with bench(scrapes=False) as here:
-        here.provided.objects = None
-        metric = pods_metric(name="load")
-        metric["pods"]["metric"]["selector"] = {"matchLabels": {"queue": "a"}}
-        reading = await here.answered(here.open(metric))
-
-        assert here.other.asked == [("shop", "load", "app=web", "queue=a")]
-        assert reading == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
+        assert here.feed.period == 15.0
 
 
 async def test_an_object_of_ours() -> None:
@@ -532,9 +471,8 @@ async def test_an_object_of_ours() -> None:
         assert (reading.value, reading.ready_then) == (5000, 3)
         assert here.provided.asked[0].resource == "ingresses.networking.k8s.io"
         assert source.sampled == STAMPED - SECOND
-        (feed,) = here.feeds._feeds.values()
-        feed.interval.see({"main": 0}, 0)
-        feed.interval.see({"main": 10**30}, 10**30)
+        here.feed.interval.see({"main": 0}, 0)
+        here.feed.interval.see({"main": 10**30}, 10**30)
         assert source.span is not None
 
 
@@ -563,43 +501,30 @@ async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], 
 
 
 @pytest.mark.parametrize(
-    ("reference", "asked", "said"),
+    ("version", "kind", "asked"),
     [
-        pytest.param(("v1", "Service"), ("services", "shop", "main"), "", id="core"),
-        pytest.param(("v1", "Namespace"), ("namespaces", "shop", "shop"), "", id="a namespace is its own"),
-        pytest.param(
-            ("example.com/v1", "Gauge"),
-            None,
-            'unable to map kind Gauge.example.com to resource: no matches for kind "Gauge"',
-            id="unknown kind",
-        ),
-        pytest.param(
-            ("", "Gauge"),
-            None,
-            'unable to map kind Gauge to resource: no matches for kind "Gauge"',
-            id="core, unknown",
-        ),
-        pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="an invalid version"),
+        ("v1", "Service", ("services", "shop", "main")),
+        ("v1", "Namespace", ("namespaces", None, "shop")),
+        ("a/b/c", "Service", ("services", "shop", "main")),
+        ("example.com/v1", "Gauge", "unable to map kind Gauge.example.com to resource"),
+        ("", "Gauge", "unable to map kind Gauge to resource"),
     ],
 )
-async def test_kinds(reference: tuple[str, str], asked: tuple[str, ...] | None, said: str) -> None:
+async def test_kinds(version: str, kind: str, asked: tuple[str | None, ...] | str) -> None:
+    """A namespace is its own; what cannot be mapped has no value."""
     async with bench() as here:
         here.provided.objects = None
         here.other.custom = decoded(TimedCustomValue, custom())
         metric = object_metric("Value", value="10")
-        version, kind = reference
         metric["object"]["describedObject"] = {"apiVersion": version, "kind": kind, "name": "main"}
         reading = await here.answered(here.open(metric))
 
-        if asked is None:
-            assert said in reading.message
+        if isinstance(asked, str):
+            assert f'{asked}: no matches for kind "Gauge"' in reading.message
         else:
-            assert here.other.asked[0][:3] == asked
-            question = here.provided.asked[0]
-            is_namespace = kind == "Namespace"
-            assert (question.namespace, question.name) == (
-                (None, "shop") if is_namespace else ("shop", "main")
-            )
+            resource, namespace, name = asked
+            assert here.other.asked[0][:3] == (resource, "shop", name)
+            assert here.provided.asked[0][1:3] == (namespace, name)
 
 
 async def test_an_external_metric_of_ours() -> None:
@@ -610,15 +535,6 @@ async def test_an_external_metric_of_ours() -> None:
         assert here.read(source).message == "unable to fetch metrics from external metrics API: no answer yet"
         assert await here.answered(source) == ExternalReading((1000, 2000), 3)
         assert source.sampled == STAMPED
-
-
-async def test_an_external_metric_of_ours_without_a_time() -> None:
-    async with bench() as here:
-        here.provided.series = SeriesSamples((1000,), None, None, None)
-        source = here.open(external_metric(value="10"))
-
-        assert (await here.answered(source)).overdue == "the age of its samples is not known"
-        assert (source.sampled, source.span) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -635,9 +551,8 @@ async def test_an_external_metric_of_another_adapter(
         reading = await here.answered(source)
 
         assert here.other.asked == [("shop", "queue", "")]
-        (feed,) = here.feeds._feeds.values()
-        assert feed.answer is not None
-        assert feed.answer.lookback == lookback
+        assert here.feed.answer is not None
+        assert here.feed.answer.lookback == lookback
         if windows:
             assert tuple(reading.values) == (1500, 1500)
         else:
@@ -668,7 +583,7 @@ async def test_cpu_of_another_adapter() -> None:
         assert reading.values == {"a": 250, "c": 250}, "what is no pod of ours, or too old, does not count"
         assert reading.overdue == ""
         assert here.other.asked == [("shop", "app=web")]
-        assert [feed.queries for feed in here.feeds._feeds.values()] == [2]
+        assert here.feed.queries == 2
 
 
 async def test_cpu_by_rules_of_ours() -> None:
@@ -683,9 +598,8 @@ async def test_cpu_by_rules_of_ours() -> None:
         assert (await here.answered(whole)).values == {"a": 301}
         assert here.read(part).values == {"a": 300}
         assert len(here.feeds) == 1, "one question for both"
-        (feed,) = here.feeds._feeds.values()
-        assert feed.queries == 4, "cpu and memory, and the age of the samples of each"
-        assert feed.period == 15.0 / 8, "they bring no sample times: as if four samples made a window"
+        assert here.feed.queries == 4, "cpu and memory, and the age of the samples of each"
+        assert here.feed.period == 15.0 / 8, "they bring no sample times: as if four samples made a window"
         here.clock.advance(5.8)
         assert here.read(whole) == PodsReading({"a": 301}, here.read(whole).samples, "its answer is late")
 
@@ -725,8 +639,7 @@ async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
         assert (reading.values, reading.overdue) == ({"a": 300}, UNKNOWN_INTERVAL)
         assert source.sampled == span_of(WALL - 301.0)
 
-        (feed,) = here.feeds._feeds.values()
-        feed.interval.see({"a": span_of(WALL + 8.0)}, span_of(WALL + 10.0))
+        here.feed.interval.see({"a": span_of(WALL + 8.0)}, span_of(WALL + 10.0))
         here.provided.usages = used("a", times={"a": 2.0})
         reading = here.read(source)
         assert (reading.values, reading.overdue) == ({"a": 300}, "")
@@ -767,31 +680,6 @@ async def test_a_metric_that_nothing_serves_yet(error: KubernetesError) -> None:
         )
 
 
-async def test_a_metric_of_which_nothing_is_known_while_prometheus_is_silent() -> None:
-    """Waiting does not help, so the cause is named in place of the next list of series."""
-    async with bench(scrapes=False) as here:
-        here.provided.objects = None
-        here.provided.problems.listed([PrometheusError("unreachable", "http://prometheus:9090 refused")], 0.0)
-        here.other.custom = error = KubernetesError(404, "NotFound", "no metric load for pods")
-        reading = await here.answered(here.open(pods_metric(name="load")))
-        assert reading.message == (
-            f"unable to fetch metrics from custom metrics API: {error}; Prometheus does not answer since "
-            "2023-11-14T22:13:20Z"
-        )
-
-
-async def test_failures_have_upstreams_words() -> None:
-    async with bench(scrapes=False) as here:
-        here.provided.objects = None
-        here.other.custom = KubernetesError(500, "InternalError", "unable to list matching resources")
-        reading = await here.answered(here.open(pods_metric(name="load")))
-        assert reading.message == (
-            "unable to fetch metrics from custom metrics API: unable to list matching resources"
-        )
-        (feed,) = here.feeds._feeds.values()
-        assert feed.period == 15.0, "no more often than while it answers"
-
-
 async def test_an_invalid_selector_has_no_value() -> None:
     async with bench() as here:
         metric = external_metric(value="10")
@@ -811,13 +699,3 @@ async def test_what_is_neither_scraped_nor_answered_yet_is_no_failure() -> None:
         assert here.read(source).reason == "NotYet"
 
         assert (await here.answered(source)).reason == "NoMetrics"
-
-
-@pytest.mark.parametrize("merges", [True, False])
-async def test_whether_questions_share_their_queries_is_known_by_the_answer(*, merges: bool) -> None:
-    async with bench(scrapes=False) as here:
-        here.provided.objects = samples(a=1000)._replace(merges=merges)
-        await here.answered(here.open(pods_metric(name="load")))
-
-        (group,) = here.feeds._groups.values()
-        assert group.merges is merges
