@@ -58,6 +58,7 @@ class Provider:
         self.items: tuple[MetricValue, ...] = ()
         self.external_items: tuple[ExternalValue, ...] = ()
         self.usages: tuple[ObjectUsage, ...] = ()
+        self.window = 60.0
         self.fresh_until = 0.0
         self.error: Exception | None = None
         self.before: Callable[[], Awaitable[object]] | None = None
@@ -79,7 +80,7 @@ class Provider:
 
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         await self._meet(question)
-        return ResourceAnswer(self.usages, 60.0, 1_700_000_005.0, self.fresh_until)
+        return ResourceAnswer(self.usages, self.window, 1_700_000_005.0, self.fresh_until)
 
     def hold(self) -> asyncio.Event:
         """Answer no question before the event is set."""
