@@ -2,17 +2,17 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 
 import pytest
 
 from adapter.errors import InternalError, PrometheusError, ScrapeError
-from adapter.model.label_selectors import EVERYTHING, parse_selector
+from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
 from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
-from adapter.scrape.targets import OwnUsage, ScrapedAnswer, ScrapedValue
+from adapter.scrape.targets import OwnUsage, ScrapedValue
+from tests.scrape.scenes import GAUGE, LABELS, A, B, read, reason, rules, scrape_at_once, scraping, target
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
@@ -23,39 +23,10 @@ from tests.support.world import (
     custom_question,
     read_scraped,
     vector,
-    world,
 )
 
-RULE = """
-- seriesQuery: {series}
-  resources: {{template: <<.Resource>>}}
-  scrape: {{port: metrics, {more}}}
-  metricsQuery: {query}
-"""
-GAUGE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
-LABELS = frozenset({"namespace", "pod"})
-LISTS = {"gauges": (SeriesInfo("depth", LABELS, 3),), "counters": (SeriesInfo("hits", LABELS, 3),)}
 DOWN = ScrapeError("timeout", "no answer in 1 s")
 UNREACHABLE = PrometheusError("unreachable", "cannot connect")
-A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
-
-
-def rules(more: str = "") -> str:
-    gauges = RULE.format(series="gauges", query=GAUGE, more=more)
-    return f"rules:{gauges}{RULE.format(series='counters', query=RATE, more=more)}"
-
-
-@asynccontextmanager
-async def scraping(text: str = "", **settings: object) -> AsyncIterator[World]:
-    async with world(text or rules(), lists=LISTS, **settings) as here:  # type: ignore[arg-type] # a table's columns
-        yield here
-
-
-def read(here: World, metric: str = "depth", *names: str, selector: str = "") -> ScrapedAnswer:
-    found = read_scraped(here.scraped, "shop", metric, names or ("a", "b"), parse_selector(selector))
-    assert found is not None
-    return found
 
 
 async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
@@ -94,24 +65,18 @@ def span_of(here: World, metric: str) -> float:
         pytest.param(A._replace(host_network=True), "", None, id="in the node's network"),
         pytest.param(A._replace(host_network=True), "hostNetwork: true", ("10.0.0.1", 8080), id="allowed"),
         pytest.param(A._replace(ports={"http": 80}), "", None, id="no such port"),
+        pytest.param(A._replace(ports={}), "port: 9100", ("10.0.0.1", 9100), id="a port by number"),
     ],
 )
 async def test_which_pods_are_scraped(pod: FakePod, more: str, address: tuple[str, int] | None) -> None:
-    async with scraping(rules(more)) as here:
+    text = rules().replace("port: metrics", more) if "port:" in more else rules(more)
+    async with scraping(text) as here:
         here.scraped.want("x", "shop", ["depth"], [pod])
         await here.scrape()
 
         expected = [] if address is None else [address]
         assert [(endpoint.address, endpoint.port) for endpoint in here.reader.asked] == expected
         assert here.metric("fastpath_scrape_targets") == len(expected)
-
-
-async def test_a_port_by_number_needs_no_name() -> None:
-    async with scraping(rules().replace("port: metrics", "port: 9100")) as here:
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
-        await here.scrape()
-
-        assert [each.port for each in here.reader.asked] == [9100]
 
 
 async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
@@ -268,8 +233,8 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         here.scraped.follow()
 
         assert read(here).values["a"].value == 3
-        wanted = [sorted(target.wanted) for target in here.scraped._targets.values()]
-        assert wanted == [["depth"], ["unknown"]]
+        assert target(here, "shop", "a").wanted.keys() == {"depth"}
+        assert target(here, "shop", "b").wanted.keys() == {"unknown"}
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
@@ -307,11 +272,10 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
 
         found = [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")]
         assert found == [7, 3, 4, 7]
-        (target,) = here.scraped._targets.values()
-        assert len(target.answers) == 4
+        assert len(target(here, "shop", "a").answers) == 4
         for number in range(100):
             assert read(here, selector=f"q!={number}5").values["a"].value == 7
-        assert len(target.answers) <= 64
+        assert len(target(here, "shop", "a").answers) <= 64
 
 
 async def test_openmetrics() -> None:
@@ -334,24 +298,6 @@ async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
         here.reader.bodies["10.0.0.1"] = "depth 3"
         await here.scrape()
         assert sorted(map(str, owners)) == ["x", "x", "y", "y"]
-
-
-async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> None:
-    async with scraping() as here:
-        owners: list[Hashable] = []
-        here.scraped.subscribe(owners.append)
-        here.scraped.want("x", "shop", ["depth"], [A])
-        (key,) = here.scraped._targets
-        here.reader.gate.clear()
-        scrape = asyncio.ensure_future(here.scraped._scrape(key))
-        await asyncio.sleep(0)
-        here.scraped.forget("x")
-        here.reader.gate.set()
-        await scrape
-        await here.scraped._scrape(key)
-
-        assert owners == []
-        assert len(here.reader.asked) == 1
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -455,7 +401,7 @@ async def test_a_pod_that_starts_may_refuse(
         assert entry is not None
         answer = here.scraped.read(entry, "shop", ["a"], ())
         assert answer.fault == ("a: 10.0.0.1:8080: Connection refused" if is_fault else "")
-        assert here.scraped.reason_of(entry, "shop", "a") == "10.0.0.1:8080: Connection refused"
+        assert reason(here, "shop", "a") == "10.0.0.1:8080: Connection refused"
         assert [record.facts["error"] for record in caplog.records] == (  # type: ignore[attr-defined]
             ["shop/a: 10.0.0.1:8080: Connection refused"] if is_fault else []
         )
@@ -544,7 +490,7 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
         await here.scrape()
         here.clock.advance(0.8)
         here.scraped.want("x", "shop", ["depth"], [A, B])
-        await asyncio.gather(*(here.scraped._scrape(key) for key in here.scraped._targets if key[1] == "b"))
+        await scrape_at_once(here, "b")
         assert values_of(await ask(here)) == served
         assert here.querier.asked == []
 
@@ -656,14 +602,12 @@ async def test_prometheus_answers_while_a_rate_is_not_known() -> None:
         found = await ask(here, "/namespaces/shop/pods/*/hits")
 
         assert values_of(found) == {"a": 9000}
-        assert here.querier.asked == ['sum(rate(hits{namespace="shop",pod="a"}[2m])) by (pod)']
+        assert here.querier.asked == ['sum(rate(hits{code!="500",namespace="shop",pod="a"}[2m])) by (pod)']
 
 
 async def test_prometheus_that_fails_takes_nothing_away() -> None:
     async with scraping(names=("a", "b"), answer=lambda _: UNREACHABLE) as here:
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
+        await show(here, "depth 3")
 
         assert values_of(await ask(here)) == {"a": 3000}
         assert ("prometheus", "") in here.faults.active()
@@ -732,7 +676,7 @@ async def test_a_series_that_is_gone_ages_nothing_of_what_is_still_shown() -> No
     async with scraping(rules("window: 20s")) as here:
         here.scraped.want("x", "shop", ["hits"], [A])
         for number in range(16):
-            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}\nhits{{code="500"}} {number}'
+            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}\nhits{{code="404"}} {number}'
             await step(here)
         for number in range(16, 22):
             here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}'

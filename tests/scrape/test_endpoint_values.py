@@ -13,6 +13,7 @@ from adapter.rules import matchers
 from adapter.scrape import endpoint_values, targets
 from adapter.scrape.endpoint_values import EndpointReading
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
+from tests.scrape.scenes import scrape_at_once
 from tests.support.clock import WALL
 from tests.support.world import Outcome, World, compile_text, external_question, vector, world
 
@@ -141,9 +142,7 @@ async def test_a_sum_is_as_old_as_its_oldest_endpoint_also_where_that_has_no_suc
         here.reader.bodies[B.address] = "other 1"
         await here.scrape()
         here.clock.advance(1)
-        for key in list(here.scraped._targets):
-            if key[1].startswith("gateway/a:"):
-                await here.scraped._scrape(key)
+        await scrape_at_once(here, "gateway/a:")
         assert (values(read(here)), read(here).time) == ([3], WALL)
 
 
