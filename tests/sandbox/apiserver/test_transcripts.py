@@ -1,0 +1,66 @@
+"""What clients of the sandbox cluster meet, as data: `transcripts/NAME` has requests, and the answer to each.
+
+A line after `$ ` is a request: method, path, body as YAML, and headers after `-H `. Below it is the answer. A
+line after `! ` is a call of a method of `Cluster`, with its arguments in YAML. Uids are numbered as they
+appear. `scripts/test tests/sandbox --update` writes what is answered now.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from yarl import URL
+
+from fastpath_sandbox.apiserver.server import Cluster
+
+FOLDER = Path(__file__).parent / "transcripts"
+TRANSCRIPTS = {path: path.read_text().splitlines() for path in sorted(FOLDER.iterdir())}
+UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+async def send(http: aiohttp.ClientSession, base: str, line: str) -> AsyncIterator[str]:
+    request, *lines = line.split(" -H ")
+    method, path, *rest = request.split(" ", 2)
+    headers = dict(each.split(": ", 1) for each in lines)
+    data: Any = rest[0] if rest else None
+    if data is not None and "Content-Type" not in headers:
+        headers["Content-Type"] = "application/json"
+        data = json.dumps(yaml.safe_load(data))
+    async with http.request(method, URL(base + path, encoded=True), data=data, headers=headers) as response:
+        text = await response.text()
+        yield str(response.status)
+        yield json.dumps(json.loads(text)) if response.content_type == "application/json" else text.strip()
+
+
+def call(cluster: Cluster, line: str) -> None:
+    method, *rest = line.split(" ", 1)
+    getattr(cluster, method)(*yaml.safe_load(f"[{rest[0] if rest else ''}]"))
+
+
+def compare(path: Path, said: list[str], *, update: bool) -> None:
+    uids: dict[str, str] = {}
+    text = "".join(f"{line}\n" for line in said)
+    text = UID.sub(lambda found: uids.setdefault(found[0], f"uid-{len(uids) + 1}"), text)
+    if update:
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
+async def test_transcript(
+    path: Path, cluster: Cluster, http: aiohttp.ClientSession, pytestconfig: pytest.Config
+) -> None:
+    said: list[str] = []
+    for line in TRANSCRIPTS[path]:
+        if line.startswith(("$ ", "! ", "#")):
+            said.append(line)
+        if line.startswith("! "):
+            call(cluster, line[2:])
+        elif line.startswith("$ "):
+            said += [each async for each in send(http, cluster.url, line[2:])]
+    compare(path, said, update=pytestconfig.getoption("update"))
