@@ -1,5 +1,7 @@
 """What becomes of requests, as data: `transcripts/NAME` has requests, and what the server makes of each.
 
+A line after `= ` is a reading of one header or name: the reading, and what is read.
+
 A line after `? ` is a target alone. Below it are the options of the call, what a review of the access asks,
 and the question to the provider or the Status that refuses it.
 
@@ -11,7 +13,7 @@ every answer has, and its body. A line after `@ ` starts another server, with se
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,14 @@ from adapter.model.metrics import (
 from adapter.server.api.paths import PREVIEW_VERSIONS, VERSIONS
 from adapter.server.api.query_string import NO_OPTIONS, Question
 from adapter.server.api.routing import find_route
-from tests.support.serving import Answer, Provider, Served, ServerFactory
+from adapter.server.auth import authentication
+from adapter.server.auth.authentication import HeaderReader
+from adapter.server.auth.authorization import Attributes, Authorizer
+from adapter.server.auth.client_cert import HeaderNames
+from adapter.server.http import listener, negotiation
+from adapter.telemetry.metrics import Monitoring
+from tests.support.clock import FakeClock
+from tests.support.serving import Answer, Provider, Reviews, Served, ServerFactory
 
 FOLDER = Path(__file__).parent / "transcripts"
 TRANSCRIPTS = {path: path.read_text().splitlines() for path in sorted(FOLDER.iterdir())}
@@ -141,6 +150,43 @@ def status_text(error: errors.StatusError) -> str:
     return f"{error.code} {error.reason or '-'}: {error.message}"
 
 
+CONFIGURED = HeaderNames(("x-a", "x-b"), ("x-uid", "x-remote-uid"), ("x-g", "x-h"), ("x-e-", "x-f-"))
+ASKS = (negotiation.asks_nothing, negotiation.asks_aggregated, negotiation.asks_table)
+
+
+def read_user(text: str, names: HeaderNames) -> str:
+    reader = HeaderReader(names, Monitoring())
+    lines = [line.split(": ", 1) for line in text.split(" | ")]
+    told = reader.read((name.encode(), value.removeprefix("''").encode()) for name, value in lines).lines
+    return str(reader.user(told))
+
+
+def read_representation(text: str) -> str:
+    name, value = text.split(": ", 1) if ": " in text else (text.rstrip(":"), "")
+    return str(negotiation.choose_representation({name: value}, None))
+
+
+def read_open(text: str) -> str:
+    always_allow, path = text.split(" ")
+    reviews = Reviews()
+    given = {"always_allow": () if always_allow == "-" else always_allow.split(",")}
+    authorizer = Authorizer(reviews.review_access, FakeClock(), Monitoring(), **given)
+    return str(authorizer.is_open(Attributes("get", path)))
+
+
+READINGS: dict[str, Callable[[str], str]] = {
+    "forms": lambda text: " ".join(repr(negotiation.choose_form(text, asks)) for asks in ASKS),
+    "representation": read_representation,
+    "audit": lambda text: str(negotiation.AUDIT_ID.fullmatch(text) is not None),
+    "etag": lambda text: str(negotiation.matches_etag(text, '"A"')),
+    "user": lambda text: read_user(text, HeaderNames()),
+    "configured-user": lambda text: read_user(text, CONFIGURED),
+    "bearer": lambda text: str(authentication.bearer_token(text[1:-1].encode())),
+    "address": listener.group_address,
+    "open": read_open,
+}
+
+
 def read_target(target: str) -> Iterator[str]:
     """Yield what a target alone says."""
     route = find_route(target, VERSIONS)
@@ -209,8 +255,11 @@ async def test_transcript(path: Path, serve: ServerFactory, pytestconfig: pytest
     said: list[str] = []
     served = None
     for line in TRANSCRIPTS[path]:
-        if line.startswith(("@ ", "$ ", "? ", "#")):
+        if line.startswith(("@ ", "$ ", "? ", "= ", "#")):
             said.append(line)
+        if line.startswith("= "):
+            reading, text = line[2:].split(" ", 1)
+            said.append(READINGS[reading](text))
         if line.startswith("@ "):
             served = await start(serve, json.loads(line[2:]))
         elif line.startswith("$ "):

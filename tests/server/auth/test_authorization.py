@@ -9,12 +9,9 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
-from adapter.server.auth.authorization import Attributes, Authorizer
 from adapter.server.http.handler import HandlerLimits
-from adapter.telemetry.metrics import Monitoring
 from tests.support import waiting
-from tests.support.clock import FakeClock
-from tests.support.serving import Answer, Reviews, Served, ServerFactory, pod_value
+from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
 ROOT = "/apis/custom.metrics.k8s.io/v1beta2"
 PODS = f"{ROOT}/namespaces/default/pods/%2A/m"
@@ -302,26 +299,6 @@ async def test_an_open_root_opens_no_metric(serve: ServerFactory, paths: str) ->
         served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
         assert (await served.get("/")).status == 200
         assert (await served.get(PODS)).status == status
-
-
-@pytest.mark.parametrize(
-    ("always_allow", "inside", "outside"),
-    [
-        (
-            ("/healthz", "livez", "/a/*", "/b*"),
-            "/healthz /livez /a/ /a/x /b /bx",
-            "/healthz/ /healthz/x //healthz /a /",
-        ),
-        (("/",), "/", "/x"),
-        (("*",), "/ /x", ""),
-        ((), "", "/ /x"),
-    ],
-)
-def test_open_paths(always_allow: tuple[str, ...], inside: str, outside: str) -> None:
-    reviews = Reviews()
-    authorizer = Authorizer(reviews.review_access, FakeClock(), Monitoring(), always_allow=always_allow)
-    paths = [*inside.split(), *outside.split()]
-    assert [path for path in paths if authorizer.is_open(Attributes("get", path))] == inside.split()
 
 
 async def test_attempts_are_counted(guarded: Served) -> None:
