@@ -169,8 +169,8 @@ def read_representation(text: str) -> str:
 def read_open(text: str) -> str:
     always_allow, path = text.split(" ")
     reviews = Reviews()
-    given = {"always_allow": () if always_allow == "-" else always_allow.split(",")}
-    authorizer = Authorizer(reviews.review_access, FakeClock(), Monitoring(), **given)
+    paths = () if always_allow == "-" else always_allow.split(",")
+    authorizer = Authorizer(reviews.review_access, FakeClock(), Monitoring(), always_allow=paths)
     return str(authorizer.is_open(Attributes("get", path)))
 
 
