@@ -2,8 +2,8 @@
 
 A world is YAML above `---`: the `series` of each series query; `rules` as in a file of them, or what is
 `more` in two rules of the series of `s`, a custom and an external one; `samples` that Prometheus answers to
-every query, or to those of each metric, their `ages`, and which of both come with `warnings`; a text in place of
-samples is a failure; the `names` of listed objects; `pods` and `nodes` with namespace, name and labels.
+every query, or to those of each metric, their `ages`, and which of both come with `warnings`; a text in place
+of samples is a failure; the `names` of listed objects; `pods` and `nodes` with namespace, name and labels.
 
 Each line after `? ` is a question: an API and a path; `scaler` before it asks as the scaler does. Below it is
 what is listed, what Prometheus is asked, what is left out, and each value, or the Status that refuses the
