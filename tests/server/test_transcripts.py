@@ -41,6 +41,7 @@ from adapter.server.auth import authentication
 from adapter.server.auth.authentication import HeaderReader
 from adapter.server.auth.authorization import Attributes, Authorizer
 from adapter.server.auth.client_cert import HeaderNames
+from adapter.server.health import Check, Health
 from adapter.server.http import listener, negotiation
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
@@ -174,6 +175,26 @@ def read_open(text: str) -> str:
     return str(authorizer.is_open(Attributes("get", path)))
 
 
+def broken() -> str | None:
+    raise RuntimeError("a bug")
+
+
+CHECKS = {
+    "trust": Check("trust", lambda: None),
+    "caches": Check("caches", lambda: "pods not synced: http://secret"),
+    "prometheus": Check("prometheus", lambda: "refused", informational=True),
+    "x": Check("x", broken),
+}
+
+
+def read_health(text: str) -> str:
+    checks, target = text.split(" ")
+    path, _, query = target.partition("?")
+    readyz = [CHECKS[name] for name in checks.split(",") if name != "-"]
+    told = Health(readyz=readyz, livez=[CHECKS["trust"]]).answer(path.split("/"), query)
+    return f"{told.status} {told.text}".rstrip() if told is not None else "unknown"
+
+
 READINGS: dict[str, Callable[[str], str]] = {
     "forms": lambda text: " ".join(repr(negotiation.choose_form(text, asks)) for asks in ASKS),
     "representation": read_representation,
@@ -184,6 +205,7 @@ READINGS: dict[str, Callable[[str], str]] = {
     "bearer": lambda text: str(authentication.bearer_token(text[1:-1].encode())),
     "address": listener.group_address,
     "open": read_open,
+    "health": read_health,
 }
 
 
@@ -259,7 +281,7 @@ async def test_transcript(path: Path, serve: ServerFactory, pytestconfig: pytest
             said.append(line)
         if line.startswith("= "):
             reading, text = line[2:].split(" ", 1)
-            said.append(READINGS[reading](text))
+            said += READINGS[reading](text).splitlines()
         if line.startswith("@ "):
             served = await start(serve, json.loads(line[2:]))
         elif line.startswith("$ "):
