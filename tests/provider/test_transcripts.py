@@ -4,6 +4,7 @@ A world is YAML above `---`: the `series` of each series query; `rules` as in a 
 `more` in two rules of the series of `s`, a custom and an external one; `samples` that Prometheus answers to
 every query, or to those of each metric, their `ages`, and which of both come with `warnings`; a text in place
 of samples is a failure; the `names` of listed objects; `pods` and `nodes` with namespace, name and labels.
+With `usages` the rules are those of cpu and memory. `warnings` may also be the name of a metric.
 
 Each line after `? ` is a question: an API and a path; `scaler` before it asks as the scaler does. Below it is
 what is listed, what Prometheus is asked, what is left out, and each value, or the Status that refuses the
@@ -21,7 +22,13 @@ import yaml
 
 from adapter.errors import PrometheusError, StatusError
 from adapter.kubernetes.cache.lister import LabeledObject
-from adapter.model.metrics import HISTOGRAM, CustomQuestion, ExternalQuestion, ObjectReference
+from adapter.model.metrics import (
+    HISTOGRAM,
+    CustomQuestion,
+    ExternalQuestion,
+    ObjectReference,
+    ResourceQuestion,
+)
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.server.api.query_string import Question
 from tests.support.world import FakeResources, Outcome, World, compile_text, question, series, vector, world
@@ -47,7 +54,20 @@ RULES = {
 REASONS = ("stale", "nan", "infinite", "histogram", "overflow", "negative", "incomplete", "duplicate")
 
 
+def usage_of(kind: str) -> dict[str, Any]:
+    labels = ("node", "namespace", "pod")
+    return {
+        "containerQuery": f"sum({kind}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+        "nodeQuery": f"sum(node_{kind}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+        "resources": {"overrides": {label: {"resource": label} for label in labels}},
+        "containerLabel": "container",
+    }
+
+
 def rules_of(settings: dict[str, Any]) -> str:
+    if "usages" in settings:
+        both = {kind: usage_of(kind) | settings["usages"].get(kind, {}) for kind in ("cpu", "memory")}
+        return yaml.safe_dump({"resourceRules": both | settings.get("more", {})})
     more = {"seriesQuery": "s"} | settings.get("more", {})
     both = {section: [rule | more] for section, rule in RULES.items()}
     return yaml.safe_dump(settings.get("rules", both))
@@ -65,7 +85,8 @@ def outcome(settings: dict[str, Any], promql: str, now: float) -> Outcome:
         return PrometheusError(kind, text, result_type)
     values = {"histogram": HISTOGRAM}
     samples = ((labels, values.get(value) or float(value) + is_age * now) for labels, value in found)
-    warned = settings.get("warnings", "") in {"all", "ages" if is_age else "samples"}
+    warnings = settings.get("warnings", "none")
+    warned = warnings in {"all", "ages" if is_age else "samples"} or (warnings in promql and not is_age)
     return vector(*samples)._replace(warnings=("store away",) if warned else ())
 
 
@@ -93,7 +114,11 @@ async def answer_scaler(here: World, asked: Question, names: tuple[str, ...]) ->
         times = {name: time - now for name, time in objects.times.items()}
         facts = (objects.lookback, objects.oldest, objects.overdue, objects.merges, objects.crosses)
         return [f"{dict(objects.values)} at {times}", " ".join(map(str, facts))]
-    assert isinstance(asked, ExternalQuestion)
+    if isinstance(asked, ResourceQuestion):
+        found = await here.resource_provider.resource(asked, ttl=0.0)
+        ages = {name: time - now for name, time in (found.times or {}).items()}
+        told = [f"{each.namespace}/{each.name} {each.usage}" for each in found.items]
+        return [*told, f"at {ages}{' partial' * found.partial}{' stands in' * found.stands_in}"]
     sums = await here.scaler.sample_series(asked, 0.5)
     if sums is None:
         return ["unknown"]

@@ -1,7 +1,7 @@
 """What clients of the sandbox cluster meet, as data: `transcripts/NAME` has requests, and the answer to each.
 
-A line after `= ` is a function of patches or selectors with its arguments in JSON, and below it is the result.
-A line after `$ ` is a request: method, path, body as YAML, and headers after `-H `. Below it is the answer. A
+A line after `= ` is a function of patches or selectors with its arguments in JSON, and below it its result. A
+line after `$ ` is a request: method, path, body as YAML, and headers after `-H `. Below it is the answer. A
 line after `! ` is a call of a method of `Cluster`, with its arguments in YAML. Uids are numbered as they
 appear. `scripts/test tests/sandbox --update` writes what is answered now.
 """
