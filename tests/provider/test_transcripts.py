@@ -164,7 +164,7 @@ async def run(settings: dict[str, Any], lines: list[str]) -> Iterator[str]:
         here.querier.answer = lambda promql: outcome(settings, promql, here.clock.wall())
         for line in lines:
             said += [line, *(await ask(here, line[2:], names) if line.startswith("? ") else ())]
-        faults = here.faults.active().items()
+        faults = sorted(here.faults.active().items())
         said += [f"fault {' '.join(key)}: {text}" for key, text in faults if "no-series" not in key]
     return iter(said)
 

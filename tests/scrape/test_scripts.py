@@ -8,8 +8,8 @@ what is scraped or to the `api`. Below it are the values with their age, and wha
 end are the faults that are active.
 
 With `service` in the YAML, the endpoints of a Service are scraped for three external metrics: depth, the rate
-hits, and plain, which is not scraped. `endpoints` says which pods it has, `unknown` and `missing` why there are
-fewer; `? sum` asks for their sum. `scripts/test tests/scrape --update` writes what is known now.
+hits, and plain, which is not scraped. `endpoints` says which pods it has, `unknown` and `missing` why there
+are fewer; `? sum` asks for their sum. `scripts/test tests/scrape --update` writes what is known now.
 """
 
 import asyncio
@@ -74,14 +74,8 @@ class Script:
     async def happen(self, text: str) -> None:
         here = self.here
         match text.split(" ", 1):
-            case ["own", rest]:
-                here.endpoints.want("x", [metric for metric in rest.split(",") if metric != "-"])
-            case ["endpoints", rest]:
-                self.put(FoundEndpoints(tuple(ENDPOINTS[name] for name in rest.split(" "))))
-            case ["missing", rest]:
-                self.put(FoundEndpoints((ENDPOINTS["a"],), missing=(rest,)))
-            case ["none" | "unknown" as how, rest]:
-                self.put(FoundEndpoints((), rest, known=how == "none"))
+            case ["own" | "endpoints" | "missing" | "none" | "unknown" as what, rest]:
+                self.follow(what, rest)
             case ["want", rest]:
                 metrics, *names = rest.split(" ")
                 here.scraped.want("x", "shop", metrics.split(","), [PODS[name] for name in names])
@@ -98,7 +92,17 @@ class Script:
             case [name, body]:
                 here.reader.bodies[PODS[name].ip] = body.replace("; ", "\n")
 
-    def put(self, found: FoundEndpoints) -> None:
+    def follow(self, what: str, rest: str) -> None:
+        """Let the autoscaler want metrics, or the Service have endpoints."""
+        if what == "own":
+            self.here.endpoints.want("x", [metric for metric in rest.split(",") if metric != "-"])
+            return
+        if what == "endpoints":
+            found = FoundEndpoints(tuple(ENDPOINTS[name] for name in rest.split(" ")))
+        elif what == "missing":
+            found = FoundEndpoints((ENDPOINTS["a"],), missing=(rest,))
+        else:
+            found = FoundEndpoints((), rest, known=what == "none")
         for key in self.here.endpoints.groups:
             self.here.endpoints.put(key, found)
 
@@ -133,9 +137,7 @@ class Script:
             if self.is_service:
                 asked = external_question(f"/namespaces/shop/{metric}")
                 sums = (await here.provider.external(asked)).items
-                said = [
-                    f"{dict(each.labels or {})} {each.milli}m of {each.time - now:+.4g} s" for each in sums
-                ]
+                said = [f"{each.labels} {each.milli}m of {each.time - now:+.4g} s" for each in sums]
             else:
                 items = (await here.provider.custom(custom_question(f"/namespaces/shop/{metric}"))).items
                 said = [f"{item.described.name} {item.milli}m of {item.time - now:+.4g} s" for item in items]
@@ -169,7 +171,7 @@ async def run(settings: dict[str, Any], lines: list[str]) -> str:
                 await script.happen(line[2:])
             elif line.startswith("? "):
                 said += await script.answer(line[2:])
-        said += [f"fault {' '.join(key)}: {text}" for key, text in here.faults.active().items()]
+        said += [f"fault {' '.join(key)}: {text}" for key, text in sorted(here.faults.active().items())]
         for source in ("scrape", "overdue", "prometheus", "absent"):
             if count := here.metric("fastpath_scraped_values_total", source=source):
                 said.append(f"{count:.0f} values: {source}")
