@@ -111,12 +111,12 @@ async def answer_scaler(here: World, asked: Question, names: tuple[str, ...]) ->
         objects = await here.scaler.sample_objects(asked, names, 0.5)
         if objects is None:
             return ["unknown"]
-        times = {name: time - now for name, time in objects.times.items()}
+        times = {name: time - now for name, time in sorted(objects.times.items())}
         facts = (objects.lookback, objects.oldest, objects.overdue, objects.merges, objects.crosses)
         return [f"{dict(objects.values)} at {times}", " ".join(map(str, facts))]
     if isinstance(asked, ResourceQuestion):
         found = await here.resource_provider.resource(asked, ttl=0.0)
-        ages = {name: time - now for name, time in (found.times or {}).items()}
+        ages = {name: time - now for name, time in sorted((found.times or {}).items())}
         told = [f"{each.namespace}/{each.name} {each.usage}" for each in found.items]
         return [*told, f"at {ages}{' partial' * found.partial}{' stands in' * found.stands_in}"]
     sums = await here.scaler.sample_series(asked, 0.5)
