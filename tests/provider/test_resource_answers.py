@@ -44,7 +44,7 @@ from tests.support.world import (
     resource_question,
 )
 
-EXAMPLES = 120
+EXAMPLES = 40
 AT = 1_700_000_000.0
 
 LABELS = ({"app": "web"}, {"app": "db"}, {"app": "web", "tier": "x"})

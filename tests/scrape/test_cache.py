@@ -2,17 +2,17 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 
 import pytest
 
-from adapter.errors import InternalError, PrometheusError, ScrapeError
-from adapter.model.label_selectors import EVERYTHING, parse_selector
+from adapter.errors import ScrapeError
+from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
 from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
-from adapter.scrape.targets import OwnUsage, ScrapedAnswer, ScrapedValue
+from adapter.scrape.targets import OwnUsage
+from tests.scrape.scenes import GAUGE, LABELS, A, B, read, reason, rules, scrape_at_once, scraping, target
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
@@ -23,39 +23,7 @@ from tests.support.world import (
     custom_question,
     read_scraped,
     vector,
-    world,
 )
-
-RULE = """
-- seriesQuery: {series}
-  resources: {{template: <<.Resource>>}}
-  scrape: {{port: metrics, {more}}}
-  metricsQuery: {query}
-"""
-GAUGE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
-LABELS = frozenset({"namespace", "pod"})
-LISTS = {"gauges": (SeriesInfo("depth", LABELS, 3),), "counters": (SeriesInfo("hits", LABELS, 3),)}
-DOWN = ScrapeError("timeout", "no answer in 1 s")
-UNREACHABLE = PrometheusError("unreachable", "cannot connect")
-A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
-
-
-def rules(more: str = "") -> str:
-    gauges = RULE.format(series="gauges", query=GAUGE, more=more)
-    return f"rules:{gauges}{RULE.format(series='counters', query=RATE, more=more)}"
-
-
-@asynccontextmanager
-async def scraping(text: str = "", **settings: object) -> AsyncIterator[World]:
-    async with world(text or rules(), lists=LISTS, **settings) as here:  # type: ignore[arg-type] # a table's columns
-        yield here
-
-
-def read(here: World, metric: str = "depth", *names: str, selector: str = "") -> ScrapedAnswer:
-    found = read_scraped(here.scraped, "shop", metric, names or ("a", "b"), parse_selector(selector))
-    assert found is not None
-    return found
 
 
 async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
@@ -94,24 +62,18 @@ def span_of(here: World, metric: str) -> float:
         pytest.param(A._replace(host_network=True), "", None, id="in the node's network"),
         pytest.param(A._replace(host_network=True), "hostNetwork: true", ("10.0.0.1", 8080), id="allowed"),
         pytest.param(A._replace(ports={"http": 80}), "", None, id="no such port"),
+        pytest.param(A._replace(ports={}), "port: 9100", ("10.0.0.1", 9100), id="a port by number"),
     ],
 )
 async def test_which_pods_are_scraped(pod: FakePod, more: str, address: tuple[str, int] | None) -> None:
-    async with scraping(rules(more)) as here:
+    text = rules().replace("port: metrics", more) if "port:" in more else rules(more)
+    async with scraping(text) as here:
         here.scraped.want("x", "shop", ["depth"], [pod])
         await here.scrape()
 
         expected = [] if address is None else [address]
         assert [(endpoint.address, endpoint.port) for endpoint in here.reader.asked] == expected
         assert here.metric("fastpath_scrape_targets") == len(expected)
-
-
-async def test_a_port_by_number_needs_no_name() -> None:
-    async with scraping(rules().replace("port: metrics", "port: 9100")) as here:
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
-        await here.scrape()
-
-        assert [each.port for each in here.reader.asked] == [9100]
 
 
 async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
@@ -268,25 +230,12 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         here.scraped.follow()
 
         assert read(here).values["a"].value == 3
-        wanted = [sorted(target.wanted) for target in here.scraped._targets.values()]
-        assert wanted == [["depth"], ["unknown"]]
+        assert target(here, "shop", "a").wanted.keys() == {"depth"}
+        assert target(here, "shop", "b").wanted.keys() == {"unknown"}
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
 # --- values ---------------------------------------------------------------------------------------
-
-
-async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_window() -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth", "hits"], [A])
-        rates = []
-        for number in range(8):
-            await step(here, body=f"depth {number}\nhits {number * 7}")
-            assert read(here).values == {"a": ScrapedValue(number, WALL + number + 1, overdue=False)}
-            found = read(here, "hits").values.get("a")
-            rates.append(None if found is None else found.value)
-
-        assert rates == [None, None, None, 7, 7, 7, 7, 7]
 
 
 async def test_only_the_pods_asked_for() -> None:
@@ -307,11 +256,10 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
 
         found = [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")]
         assert found == [7, 3, 4, 7]
-        (target,) = here.scraped._targets.values()
-        assert len(target.answers) == 4
+        assert len(target(here, "shop", "a").answers) == 4
         for number in range(100):
             assert read(here, selector=f"q!={number}5").values["a"].value == 7
-        assert len(target.answers) <= 64
+        assert len(target(here, "shop", "a").answers) <= 64
 
 
 async def test_openmetrics() -> None:
@@ -336,88 +284,17 @@ async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
         assert sorted(map(str, owners)) == ["x", "x", "y", "y"]
 
 
-async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> None:
-    async with scraping() as here:
-        owners: list[Hashable] = []
-        here.scraped.subscribe(owners.append)
-        here.scraped.want("x", "shop", ["depth"], [A])
-        (key,) = here.scraped._targets
-        here.reader.gate.clear()
-        scrape = asyncio.ensure_future(here.scraped._scrape(key))
-        await asyncio.sleep(0)
-        here.scraped.forget("x")
-        here.reader.gate.set()
-        await scrape
-        await here.scraped._scrape(key)
-
-        assert owners == []
-        assert len(here.reader.asked) == 1
-
-
 # --- failures -------------------------------------------------------------------------------------
-
-
-async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
-    async with scraping() as here:
-        await show(here, "depth 3")
-        assert read(here).values["a"] == (3, WALL, False)
-
-        await step(here, body=DOWN)
-        assert read(here).values["a"] == (3, WALL, True), "overdue from the first failure on"
-        await step(here, 2)
-        assert read(here).values["a"] == (3, WALL, True)
-        here.clock.advance(0.001)
-        assert read(here).values == {}
-        assert read(here).absent == {"a": pytest.approx(WALL)}
-        assert read(here).unseen == {"a"}
-
-        await step(here, body="depth 5")
-        assert read(here).values["a"] == ScrapedValue(5, here.clock.wall(), overdue=False)
-
-
-async def test_a_value_is_overdue_where_scrapes_do_not_even_fail() -> None:
-    async with scraping() as here:
-        await show(here, "depth 3")
-        here.clock.advance(2)
-        assert not read(here).values["a"].overdue
-        here.clock.advance(0.001)
-        assert read(here).values["a"].overdue
-        here.clock.advance(1)
-        assert (read(here).values, read(here).unseen) == ({}, {"a"})
-
-
-async def test_a_value_is_never_older_than_the_rule_allows() -> None:
-    text = rules().replace("metricsQuery: sum(<<", "maxSampleAge: 1500ms\n  metricsQuery: sum(<<")
-    async with scraping(text) as here:
-        await show(here, "depth 3")
-        here.clock.advance(1.5)
-        assert read(here).values["a"].value == 3
-        here.clock.advance(0.001)
-        assert (read(here).values, read(here).unseen) == ({}, set()), "old, but not for want of a scrape"
-
-
-async def test_a_rate_survives_a_failed_scrape_and_a_restart() -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["hits"], [A])
-        for body in ("hits 0", "hits 10", "hits 20", DOWN, "hits 40", "hits 2", "hits 12"):
-            here.reader.bodies["10.0.0.1"] = body
-            await step(here)
-
-        # from the second scrape, five seconds ago: 10 and 20 counted, 2 since the restart, 10 more
-        assert read(here, "hits").values["a"].value == pytest.approx((10 + 20 + 2 + 10) / 5)
-
-
-async def test_a_pod_that_shows_the_series_no_more_is_absent_since_then() -> None:
-    async with scraping() as here:
-        await show(here, "depth 3")
-        await step(here, body="other 3")
-
-        assert read(here)[:3] == ({}, {"a": WALL + 1}, set()), "what shows nothing was seen all the same"
 
 
 @pytest.mark.parametrize(
     ("body", "kind"),
-    [(DOWN, "timeout"), ("depth one", "decode"), ('depth{a="} 1', "decode"), ('depth{1="2"} 1', "decode")],
+    [
+        (ScrapeError("timeout", "no answer in 1 s"), "timeout"),
+        ("depth one", "decode"),
+        ('depth{a="} 1', "decode"),
+        ('depth{1="2"} 1', "decode"),
+    ],
 )
 async def test_failures_are_counted_and_said_once_with_the_rule(
     body: str | ScrapeError, kind: str, caplog: pytest.LogCaptureFixture
@@ -455,7 +332,7 @@ async def test_a_pod_that_starts_may_refuse(
         assert entry is not None
         answer = here.scraped.read(entry, "shop", ["a"], ())
         assert answer.fault == ("a: 10.0.0.1:8080: Connection refused" if is_fault else "")
-        assert here.scraped.reason_of(entry, "shop", "a") == "10.0.0.1:8080: Connection refused"
+        assert reason(here, "shop", "a") == "10.0.0.1:8080: Connection refused"
         assert [record.facts["error"] for record in caplog.records] == (  # type: ignore[attr-defined]
             ["shop/a: 10.0.0.1:8080: Connection refused"] if is_fault else []
         )
@@ -517,10 +394,7 @@ async def test_the_api_answers_from_the_same_snapshot_and_does_not_ask_prometheu
         found = await ask(here)
 
         assert values_of(found) == {"a": 3000, "b": 4500}
-        assert [item.time for item in found.items] == [WALL, WALL]
         assert found.fresh_until == here.clock.monotonic(), "the next scrape is not to be waited for"
-        assert here.querier.asked == []
-        assert here.metric("fastpath_scraped_values_total", source="scrape") == 2
 
 
 @pytest.mark.parametrize(
@@ -544,74 +418,12 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
         await here.scrape()
         here.clock.advance(0.8)
         here.scraped.want("x", "shop", ["depth"], [A, B])
-        await asyncio.gather(*(here.scraped._scrape(key) for key in here.scraped._targets if key[1] == "b"))
+        await scrape_at_once(here, "b")
         assert values_of(await ask(here)) == served
         assert here.querier.asked == []
 
         await step(here)
         assert values_of(await ask(here)) == {"a": 40_000, "b": value * 1000}
-
-
-@pytest.mark.parametrize(
-    ("lagging", "old", "says", "served"),
-    [
-        pytest.param("20", "20", "drop", "abcd", id="the new values are no smaller"),
-        pytest.param("18", "24", "drop", "bcd", id="in place of the new pods"),
-        pytest.param("30", "20", "drop", "ab", id="above the mean of the newer values"),
-        pytest.param("30", "NaN", "drop", "a", id="a value that does not count"),
-        pytest.param("30", "NaN", "zero", "abcd", id="a value that is zero"),
-    ],
-)
-async def test_a_lagging_pod_hides_new_pods_from_an_hpa_no_longer_than_its_value_lasts(
-    lagging: str, old: str, says: str, served: str
-) -> None:
-    text = rules().replace("  scrape:", f"  onNaN: {says}\n  scrape:")
-    pods = [A, B, *(FakePod(name, f"10.0.0.{number}") for number, name in enumerate("cd", 3))]
-    async with scraping(text, names=tuple("abcd")) as here:
-        times = dict.fromkeys("cd", here.clock.monotonic() + 0.5)
-        here.scraped.follow_readiness(lambda _: times)
-        await show(here, f"depth {lagging}")
-        here.reader.bodies |= {pod.ip: "depth 20" for pod in pods} | {B.ip: f"depth {old}"} | {A.ip: DOWN}
-        here.scraped.want("x", "shop", ["depth"], pods)
-        for seconds in (0.9, 1, 1):
-            await step(here, seconds)
-            assert "".join(values_of(await ask(here))) == served
-
-        await step(here)
-        assert "".join(values_of(await ask(here))) == ("cd" if (old, says) == ("NaN", "drop") else "bcd")
-
-
-async def test_a_value_beyond_a_quantity_is_an_error_of_new_pods_too() -> None:
-    async with scraping(names=("a", "b")) as here:
-        times = {"b": here.clock.monotonic() + 0.5}
-        here.scraped.follow_readiness(lambda _: times)
-        here.reader.bodies |= {A.ip: "depth 1e300", B.ip: "depth -1e300"}
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        await here.scrape()
-        with pytest.raises(InternalError, match="beyond"):
-            await ask(here)
-
-
-async def test_the_api_does_not_ask_prometheus_about_a_pod_that_is_not_scraped_yet() -> None:
-    """Prometheus may have scraped it already, since it took over load."""
-    async with scraping(names=("a", "b"), answer=lambda _: answer({"b": 20})) as here:
-        times = {"b": here.clock.monotonic() + 0.5}
-        here.scraped.follow_readiness(lambda _: times)
-        await show(here, "depth 40")
-        here.clock.advance(0.8)
-        assert values_of(await ask(here)) == {"a": 40_000}
-
-        await step(here)
-        assert values_of(await ask(here)) == {"a": 40_000, "b": 20_000}
-
-
-async def test_pods_that_are_not_scraped_are_asked_of_prometheus() -> None:
-    async with scraping(names=("a", "c"), answer=lambda _: answer({"c": 7})) as here:
-        await show(here, "depth 3")
-        found = await ask(here)
-
-        assert values_of(found) == {"a": 3000, "c": 7000}
-        assert here.querier.asked == ['sum(depth{namespace="shop",pod="c"}) by (pod)']
 
 
 async def test_nothing_scraped_is_an_answer_as_ever() -> None:
@@ -620,53 +432,6 @@ async def test_nothing_scraped_is_an_answer_as_ever() -> None:
 
         assert values_of(found) == {"a": 7000}
         assert found.fresh_until == here.clock.monotonic() + 0.9
-
-
-@pytest.mark.parametrize(
-    ("sampled", "values"),
-    [
-        pytest.param(WALL + 0.5, {"a": 9000}, id="newer than the last scrape"),
-        pytest.param(WALL, {}, id="not newer"),
-        pytest.param(WALL - 5, {}, id="older"),
-        pytest.param(None, {}, id="of unknown age"),
-    ],
-)
-async def test_of_a_pod_that_fails_prometheus_has_the_word_where_its_sample_is_newer(
-    sampled: float | None, values: dict[str, int]
-) -> None:
-    ages = {} if sampled is None else {"a": sampled}
-    async with scraping(
-        names=("a",), answer=lambda query: answer({"a": 9}, ages if "timestamp" in query else None)
-    ) as here:
-        await show(here, "depth 3")
-        await step(here, 2, body=DOWN)
-        overdue = await ask(here)
-        assert values_of(overdue) == {"a": 3000}
-        await step(here, 2)
-
-        found = await ask(here)
-        assert values_of(found) == values
-        for source, count in (("overdue", 1), ("prometheus", len(values)), ("absent", 1 - len(values))):
-            assert here.metric("fastpath_scraped_values_total", source=source) == count
-
-
-async def test_prometheus_answers_while_a_rate_is_not_known() -> None:
-    async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
-        await show(here, "hits 3", metric="hits")
-        found = await ask(here, "/namespaces/shop/pods/*/hits")
-
-        assert values_of(found) == {"a": 9000}
-        assert here.querier.asked == ['sum(rate(hits{namespace="shop",pod="a"}[2m])) by (pod)']
-
-
-async def test_prometheus_that_fails_takes_nothing_away() -> None:
-    async with scraping(names=("a", "b"), answer=lambda _: UNREACHABLE) as here:
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
-
-        assert values_of(await ask(here)) == {"a": 3000}
-        assert ("prometheus", "") in here.faults.active()
 
 
 async def test_prometheus_that_is_slow_is_not_waited_for() -> None:
@@ -682,31 +447,6 @@ async def test_prometheus_that_is_slow_is_not_waited_for() -> None:
         assert len(here.querier.asked) == 1, "the first query went on"
 
 
-async def test_without_any_scraped_value_a_failure_is_a_failure() -> None:
-    async with scraping(names=("a",), answer=lambda _: UNREACHABLE) as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        with pytest.raises(Exception, match="unable to fetch metrics"):
-            await ask(here)
-
-
-@pytest.mark.parametrize(("shown", "values"), [("NaN", {}), ("+Inf", {}), ("-3", {"a": -3000})])
-async def test_unusable_values_are_left_out(shown: str, values: dict[str, int]) -> None:
-    async with scraping(names=("a",)) as here:
-        await show(here, f"depth {shown}")
-
-        assert values_of(await ask(here)) == values
-        assert here.querier.asked == []
-
-
-async def test_a_metric_of_namespaces_is_not_scraped() -> None:
-    async with scraping(answer=lambda _: vector(({"namespace": "shop"}, 5.0))) as here:
-        here.scraped.want("x", "shop", ["depth"], [FakePod("shop", "10.0.0.1")])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
-
-        assert values_of(await ask(here, "/namespaces/shop/metrics/depth")) == {"shop": 5000}
-
-
 async def test_it_runs_and_ends() -> None:
     async with scraping(rules("interval: 100ms")) as here:
         here.reader.bodies["10.0.0.1"] = "depth 3"
@@ -717,25 +457,3 @@ async def test_it_runs_and_ends() -> None:
             await scraped.wait()
 
         assert read(here).values["a"].value == 3
-
-
-async def test_labels_that_cannot_be_read_in_a_first_scrape_leave_the_other_pods_their_values() -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        here.reader.bodies = {A.ip: 'depth{a="1"} 1\ndepth{a="1",a="2"} 2', B.ip: "depth 7"}
-        await here.scrape()
-
-        assert read(here).values.keys() == {"b"}
-
-
-async def test_a_series_that_is_gone_ages_nothing_of_what_is_still_shown() -> None:
-    async with scraping(rules("window: 20s")) as here:
-        here.scraped.want("x", "shop", ["hits"], [A])
-        for number in range(16):
-            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}\nhits{{code="500"}} {number}'
-            await step(here)
-        for number in range(16, 22):
-            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}'
-            await step(here)
-
-            assert read(here, "hits").values["a"].time == here.clock.wall()

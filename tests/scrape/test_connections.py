@@ -1,97 +1,23 @@
 """Connections to pods: what is kept, within how many files, and what ends a connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
-from adapter.model import pod_networks
 from adapter.scrape.bodies import BodyBudget
 from adapter.scrape.connections import MOST_HINTS, PodConnection
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.schedule import FairTurns
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog, SourceProblems
+from tests.scrape.wire import ACCESS, WirePod, scraping
 from tests.support.clock import FakeClock
-from tests.support.scraping import LoneScraper
 from tests.support.waiting import until
 
-ACCESS = Access("metrics", timeout=5.0)
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nx 1\n"
 HINT = b"HTTP/1.1 103 Early Hints\r\n\r\n"
 SECOND = "invalid HTTP response: more than one response"
-
-
-class WirePod:
-    """A pod that answers each request with these bytes; `late` is sent when `pour` is set."""
-
-    def __init__(self, answer: bytes | None, late: bytes = b"", namespace: str = "shop") -> None:
-        self._answer = answer
-        self._late = late
-        self._namespace = namespace
-        self.pour = asyncio.Event()
-        self.connections = 0
-        self.open = 0
-        self.endpoint = ScrapeEndpoint(namespace, "127.0.0.1", 0, ACCESS)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self.open += 1
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                if self._answer is not None:
-                    writer.write(self._answer)
-                if self._late:
-                    await self.pour.wait()
-                    writer.write(self._late)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            self.open -= 1
-            writer.close()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator["WirePod"]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        async with server:
-            self.endpoint = self.endpoint._replace(port=server.sockets[0].getsockname()[1])
-            yield self
-
-
-class Here:
-    def __init__(self, tmp_path: Path, files: int = 64) -> None:
-        clock, monitoring = FakeClock(), Monitoring()
-        self.faults = ProblemLog(monitoring, clock)
-        networks = pod_networks.parse_networks(["127.0.0.0/8"])
-        self.scraper = LoneScraper(
-            clock,
-            monitoring,
-            SourceProblems(clock, self.faults),
-            files=files,
-            service_account=str(tmp_path),
-            networks=networks,
-        )
-
-    async def outcome(self, there: WirePod) -> str:
-        """Return the body of the answer, or why the scrape failed."""
-        try:
-            return (await self.scraper.fetch(there.endpoint)).content.decode()
-        except ScrapeError as error:
-            return str(error)
-
-
-@asynccontextmanager
-async def scraping(tmp_path: Path, pods: Sequence[WirePod], files: int = 64) -> AsyncIterator[Here]:
-    here = Here(tmp_path, files)
-    async with AsyncExitStack() as stack:
-        for pod in pods:
-            await stack.enter_async_context(pod.running())
-        await stack.enter_async_context(here.scraper)
-        yield here
 
 
 @pytest.mark.parametrize(

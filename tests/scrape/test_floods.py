@@ -10,8 +10,8 @@ import os
 import socket
 import threading
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from time import sleep
 
@@ -20,13 +20,10 @@ import pytest
 from adapter.compose.clock import SystemClock
 from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
-from adapter.model import pod_networks
 from adapter.scrape.bodies import BODIES_BYTES, BodyBudget
 from adapter.scrape.http import ScrapeEndpoint
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog, SourceProblems
+from tests.scrape.wire import Scraping
 from tests.support import steps
-from tests.support.scraping import LoneScraper
 from tests.support.waiting import until
 
 FLOOD = 64 * 1024 * 1024
@@ -126,17 +123,6 @@ def pods(count: int, beginning: bytes, piece: bytes) -> Iterator[list[Pod]]:
             pod.close()
 
 
-@asynccontextmanager
-async def scraper(tmp_path: Path) -> AsyncIterator[LoneScraper]:
-    clock, monitoring = SystemClock(), Monitoring()
-    problems = SourceProblems(clock, ProblemLog(monitoring, clock))
-    networks = pod_networks.parse_networks(["127.0.0.0/8"])
-    async with LoneScraper(
-        clock, monitoring, problems, service_account=str(tmp_path), networks=networks
-    ) as opened:
-        yield opened
-
-
 def resident() -> int:
     """Return the bytes of memory of this process."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -168,7 +154,7 @@ async def test_a_flood_holds_neither_the_loop_nor_memory(
 
     with without_collections(), pods(4, beginning, piece) as hostile:
         before = resident()
-        async with scraper(tmp_path) as opened:
+        async with Scraping(tmp_path, clock=SystemClock()).scraper as opened:
             with steps.measured() as measured:
                 await asyncio.gather(*map(scrape, hostile))
 

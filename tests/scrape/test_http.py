@@ -17,13 +17,13 @@ from aiohttp import web
 
 from adapter.config.rules_config import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
-from adapter.model import pod_networks
-from adapter.scrape.bodies import BodyBudget, BodyBuffer
+from adapter.scrape.bodies import BodyBudget
 from adapter.scrape.connections import HEADER_BYTES, HEADERS_TAKEN
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.listener import Listener
+from tests.scrape.wire import Scraping, WirePod
 from tests.support.clock import FakeClock
 from tests.support.scraping import LoneScraper
 from tests.support.tls import Authority
@@ -31,8 +31,6 @@ from tests.support.waiting import other_work
 
 BODY = b"# TYPE x gauge\nx 1\n"
 ACCESS = Access("metrics", timeout=1.0)
-LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8", "::1/128"])
-TOKEN = Credentials("", frozenset({"shop"}))
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -71,31 +69,6 @@ async def pod(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterat
         yield made
     finally:
         await made.listener.stop()
-
-
-class Scraping:
-    """A scraper on a clock that stands still."""
-
-    def __init__(self, service_account: Path) -> None:
-        self.clock = FakeClock()
-        self.monitoring = Monitoring()
-        self.faults = ProblemLog(self.monitoring, self.clock)
-        self.problems = SourceProblems(self.clock, self.faults)
-        self.scraper = LoneScraper(
-            self.clock,
-            self.monitoring,
-            self.problems,
-            service_account=str(service_account),
-            networks=LOOPBACK,
-        )
-
-    async def content(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> bytes:
-        return (await self.scraper.fetch(endpoint, buffer)).content
-
-    async def refusal(self, endpoint: ScrapeEndpoint) -> tuple[str, str]:
-        with pytest.raises(ScrapeError) as raised:
-            await self.scraper.fetch(endpoint)
-        return raised.value.kind, str(raised.value)
 
 
 @pytest.fixture
@@ -212,24 +185,9 @@ BROKE = "the connection broke within the answer"
     ],
 )
 async def test_a_broken_connection(scraping: Scraping, sent: bytes, kind: str, said: str) -> None:
-    async with raw(sent) as endpoint:
-        refusal = await scraping.refusal(endpoint)
+    async with WirePod(sent, closes=True).running() as there:
+        refusal = await scraping.refusal(there.endpoint)
     assert (refusal[0], refusal[1][: len(said)]) == (kind, said)
-
-
-@asynccontextmanager
-async def raw(sent: bytes) -> AsyncIterator[ScrapeEndpoint]:
-    """Answer every request with these bytes."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(sent)
-        writer.close()
-        await writer.wait_closed()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield ScrapeEndpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
 
 
 @pytest.mark.parametrize(
@@ -369,12 +327,13 @@ async def test_both_sides_of_a_zipped_body_are_bounded(scraping: Scraping, body:
 async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
     scraping: Scraping, sent: bytes, content: bytes | None
 ) -> None:
-    async with raw(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n" + sent) as endpoint:
+    head = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
+    async with WirePod(head + sent, closes=True).running() as there:
         if content is None:
             said = "the body ends within a line and has no length, so it may be truncated"
-            assert await scraping.refusal(endpoint) == ("decode", said)
+            assert await scraping.refusal(there.endpoint) == ("decode", said)
         else:
-            assert await scraping.content(endpoint) == content
+            assert await scraping.content(there.endpoint) == content
 
 
 @pytest.mark.parametrize(

@@ -1,76 +1,50 @@
 """Pods that expose too much have no value, with a reason; pods of other namespaces are not affected."""
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from adapter.errors import ScrapeError
-from adapter.model.label_selectors import parse_selector
-from adapter.model.metrics import SeriesInfo
 from adapter.rules.scrape.series import MAX_LABELS
 from adapter.scrape import targets
 from adapter.scrape.http import ScrapedBody
 from adapter.scrape.schedule import TURN_SECONDS
 from adapter.scrape.targets import ScrapedAnswer
+from tests.scrape import scenes
+from tests.scrape.scenes import IDS, churning, queues, reason, scrape_at_once, target
 from tests.support.clock import FakeClock
-from tests.support.world import FakePod, World, custom_question, read_scraped, vector, world
+from tests.support.world import FakePod, World, custom_question, vector
 
-RULES = """
-rules:
-- seriesQuery: gauges
-  resources: {template: <<.Resource>>}
-  scrape: {port: metrics}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-- seriesQuery: counters
-  resources: {template: <<.Resource>>}
-  scrape: {port: metrics}
-  metricsQuery: sum(rate(<<.Series>>{code!="500",<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
-"""
-LABELS = frozenset({"namespace", "pod"})
-LISTS = {"gauges": (SeriesInfo("depth", LABELS, 3),), "counters": (SeriesInfo("hits", LABELS, 3),)}
 GOOD, BAD, WORSE = FakePod("good", "10.0.0.1"), FakePod("bad", "10.0.0.2"), FakePod("worse", "10.0.0.3")
 GOOD_BODY = 'depth{queue="a"} 3\ndepth{queue="b"} 4\nhits 1\n'
-IDS = itertools.count()
 
 
 @asynccontextmanager
-async def scraping(**settings: object) -> AsyncIterator[World]:
-    async with world(RULES, lists=LISTS, **settings) as here:  # type: ignore[arg-type] # a table's columns
+async def scraping(**settings: Any) -> AsyncIterator[World]:
+    async with scenes.scraping(**settings) as here:
         here.scraped.want("good/x", "good", ["depth", "hits"], [GOOD])
         here.scraped.want("bad/x", "bad", ["depth", "hits"], [BAD, WORSE])
         here.reader.bodies = {GOOD.ip: GOOD_BODY, BAD.ip: GOOD_BODY, WORSE.ip: GOOD_BODY}
         yield here
 
 
-async def step(here: World, seconds: float = 1.0) -> None:
+async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
+    """Scrape a little later; `body` is what the bad pod shows then, "" for what it showed before."""
+    if body:
+        here.reader.bodies[BAD.ip] = body
     here.clock.advance(seconds)
-    await asyncio.gather(*(here.scraped._scrape(key) for key in list(here.scraped._targets)))
+    await scrape_at_once(here)
 
 
 def read(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> ScrapedAnswer:
-    found = read_scraped(here.scraped, namespace, metric, [name], parse_selector(selector))
-    assert found is not None
-    return found
+    return scenes.read(here, metric, name, namespace=namespace, selector=selector)
 
 
-def reason(here: World, namespace: str, name: str, metric: str = "depth") -> str:
-    entry = here.scraped.entry_of(metric)
-    assert entry is not None
-    return here.scraped.reason_of(entry, namespace, name)
-
-
-def churning(name: str, count: int, labels: int = 1) -> str:
-    """Return series whose labels are other ones in each body."""
-
-    lines = []
-    for _ in range(count):
-        number = next(IDS)
-        shown = ",".join(f'id{label}="{number}"' for label in range(labels))
-        lines.append(f"{name}{{{shown}}} 1\n")
-    return "".join(lines)
+def value(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> float:
+    return read(here, namespace, name, metric, selector).values[name].value
 
 
 # --- too much is an absence, and never a part of a sum --------------------------------------------
@@ -94,9 +68,8 @@ def churning(name: str, count: int, labels: int = 1) -> str:
 async def test_a_scrape_that_shows_too_much_fails_as_a_whole(body: Callable[[], str], said: str) -> None:
     async with scraping() as here:
         await step(here)
-        assert read(here, "bad", "bad").values["bad"].value == 7
-        here.reader.bodies[BAD.ip] = GOOD_BODY + body()
-        await step(here)
+        assert value(here, "bad", "bad") == 7
+        await step(here, body=GOOD_BODY + body())
 
         assert read(here, "bad", "bad").values["bad"][::2] == (7, True), (
             "the last good value: may raise and not shrink"
@@ -111,45 +84,34 @@ async def test_a_scrape_that_shows_too_much_fails_as_a_whole(body: Callable[[], 
         assert read(here, "good", "good").values["good"][::2] == (7, False)
         assert read(here, "bad", "worse").values["worse"][::2] == (7, False)
 
-        here.reader.bodies[BAD.ip] = GOOD_BODY
-        await step(here)
+        await step(here, body=GOOD_BODY)
         assert read(here, "bad", "bad").values["bad"][::2] == (7, False)
 
 
 async def test_a_label_that_is_new_with_each_scrape_is_named_in_the_reason() -> None:
     async with scraping() as here:
         for _ in range(6):
-            here.reader.bodies[BAD.ip] = "".join(
-                f'hits{{code="200",request_id="{next(IDS)}"}} 1\n' for _ in range(1000)
-            )
-            await step(here)
+            lines = (f'hits{{code="200",request_id="{next(IDS)}"}} 1\n' for _ in range(1000))
+            await step(here, body="".join(lines))
 
-        assert "more than 4000 series of hits within 5 s" in (
-            said := str(here.faults.active()["scrape", "rules[0]"])
-        )
-        assert (
-            "the label request_id has 500 values; drop that label in the program, or select fewer series"
-            in said
-        )
-        assert read(here, "good", "good").values["good"].value == 7
+        said = here.faults.active()["scrape", "rules[0]"]
+        assert "more than 4000 series of hits within 5 s" in said
+        assert "the label request_id has 500 values; drop that label in the program, or select" in said
+        assert value(here, "good", "good") == 7
 
 
 async def test_series_that_no_query_selects_are_not_kept() -> None:
     """The rule's own matchers are the remedy for a label that is new with each scrape."""
     async with scraping() as here:
-        target = here.scraped._targets["bad", "bad", 0]
+        kept = []
         for number in range(8):
-            here.reader.bodies[BAD.ip] = f'hits{{code="200"}} {number}\n' + "".join(
-                f'hits{{code="500",request_id="{next(IDS)}"}} 1\n' for _ in range(1000)
-            )
-            await step(here)
+            lines = (f'hits{{code="500",request_id="{next(IDS)}"}} 1\n' for _ in range(300))
+            await step(here, body=f'hits{{code="200"}} {number}\n' + "".join(lines))
+            kept.append(here.metric("fastpath_scraped_series_bytes"))
 
-            assert target.series.count == 1
-        assert read(here, "bad", "bad", "hits").values["bad"].value == pytest.approx(1)
-        assert not target.failed
-        kept = target.series.size
-        await step(here)
-        assert target.series.size <= kept
+        assert value(here, "bad", "bad", "hits") == pytest.approx(1)
+        assert reason(here, "bad", "bad") == ""
+        assert kept[7] < 1.5 * kept[0]
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -158,33 +120,29 @@ async def test_series_that_no_query_selects_are_not_kept() -> None:
 async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "POD_BYTES", 100_000)
     async with scraping() as here:
-        here.reader.bodies[BAD.ip] = churning("depth", 300)
-        await step(here)
+        await step(here, body=churning("depth", 300))
 
         assert (
             reason(here, "bad", "bad") == "10.0.0.2:8080: the series of the pod take more than 100000 bytes"
         )
         assert read(here, "bad", "bad").values == {}
         assert here.metric("fastpath_scraped_series_bytes") < 20_000
-        assert read(here, "good", "good").values["good"].value == 7
+        assert value(here, "good", "good") == 7
 
 
-@pytest.fixture
-def small_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_pods_of_a_namespace_that_keep_too_much_lose_the_largest_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(targets, "KEPT_BYTES", 700_000)
     monkeypatch.setattr(targets, "NAMESPACE_BYTES", 400_000)
-
-
-@pytest.mark.usefixtures("small_budgets")
-async def test_the_pods_of_a_namespace_that_keep_too_much_lose_the_largest_and_no_other() -> None:
     async with scraping() as here:
-        here.reader.bodies |= {BAD.ip: churning("depth", 200), WORSE.ip: churning("depth", 300)}
-        await step(here)
+        here.reader.bodies[WORSE.ip] = churning("depth", 300)
+        await step(here, body=churning("depth", 200))
 
         assert "of namespace bad take more than 400000 bytes" in reason(here, "bad", "worse")
         assert read(here, "bad", "worse").values == {}
-        assert read(here, "bad", "bad").values["bad"].value == 200
-        assert read(here, "good", "good").values["good"].value == 7
+        assert value(here, "bad", "bad") == 200
+        assert value(here, "good", "good") == 7
         assert here.metric("fastpath_scraped_series_bytes") < 400_000
         assert ("scrape", "rules[0]") in here.faults.active()
 
@@ -195,15 +153,11 @@ async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
 ) -> None:
     monkeypatch.setattr(targets, "KEPT_BYTES", 600_000)
     async with scraping() as here:
-        assert isinstance(here.clock, TickingClock)
-        here.clock.tick = TURN_SECONDS
+        tick(here, TURN_SECONDS)
         here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
         here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
-        worse, third = (
-            here.scraped._targets[key, name, 0] for key, name in (("bad", "worse"), ("third", "third"))
-        )
-        running = asyncio.gather(here.scraped._scrape(worse.key), here.scraped._scrape(third.key))
-        lost_while_busy = False
+        worse, lost_while_busy = target(here, "bad", "worse"), False
+        running = asyncio.ensure_future(scrape_at_once(here, "worse", "third"))
         while not running.done():
             busy = worse.busy
             await asyncio.sleep(0)
@@ -212,46 +166,42 @@ async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
         assert lost_while_busy
         assert "namespace bad has most of them" in reason(here, "bad", "worse")
         assert (worse.series.count, worse.busy, worse.job) == (0, False, None)
-        assert read(here, "third", "third").values["third"].value == 380
+        assert value(here, "third", "third") == 380
         assert here.metric("fastpath_scraped_series_bytes") <= 600_000
         here.reader.bodies[WORSE.ip] = GOOD_BODY
-        await here.scraped._scrape(worse.key)
-        assert read(here, "bad", "worse").values["worse"].value == 7
+        await scrape_at_once(here, "worse")
+        assert value(here, "bad", "worse") == 7
 
 
-async def test_what_is_kept_of_pods_that_are_gone_is_forgotten() -> None:
+@pytest.mark.parametrize("during", ["the scrape", "the time after it"])
+async def test_of_pods_that_are_gone_nothing_is_kept(during: str) -> None:
+    """Nor are owners told of a scrape that ends after its pod is gone."""
     async with scraping() as here:
-        await step(here)
-        assert here.metric("fastpath_scraped_series_bytes") > 0
+        told: list[object] = []
+        if during == "the scrape":
+            here.reader.gate.clear()
+        running = asyncio.ensure_future(scrape_at_once(here))
+        if during != "the scrape":
+            await running
+            assert here.metric("fastpath_scraped_series_bytes") > 0
+        await asyncio.sleep(0)
+        here.scraped.subscribe(told.append)
         here.scraped.want("good/x", "good", ["depth"], [GOOD._replace(ip="10.0.0.8")])
         here.scraped.forget("bad/x")
         here.scraped.forget("good/x")
-
-        assert here.metric("fastpath_scraped_series_bytes") == 0
-        assert here.scraped._work._shares._sums == {}
-
-
-async def test_a_scrape_whose_pod_is_gone_meanwhile_leaves_nothing() -> None:
-    async with scraping() as here:
-        here.reader.gate.clear()
-        running = [asyncio.ensure_future(here.scraped._scrape(key)) for key in list(here.scraped._targets)]
-        await asyncio.sleep(0)
-        here.scraped.want("bad/x", "bad", ["depth"], [BAD._replace(ip="10.0.0.8")])
         here.reader.gate.set()
-        await asyncio.gather(*running)
-        here.scraped.forget("bad/x")
-        here.scraped.forget("good/x")
+        await running
 
+        assert told == []
         assert here.metric("fastpath_scraped_series_bytes") == 0
         assert here.metric("fastpath_scrape_bodies_bytes") == 0
-        assert here.scraped._work._shares._sums == {}
 
 
 async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -> None:
     async with scraping() as here:
-        running = asyncio.ensure_future(here.scraped._scrape(("bad", "bad", 0)))
+        running = asyncio.ensure_future(scrape_at_once(here, "bad"))
         for _ in range(10):
-            if here.scraped._targets["bad", "bad", 0].job is None:
+            if target(here, "bad", "bad").job is None:
                 await asyncio.sleep(0)
         (held,) = here.scraped._work.bodies._ledger._held["bad"]
         held.lose("too much")
@@ -279,57 +229,54 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.world.FakeClock", TickingClock)
 
 
+def tick(here: World, seconds: float) -> None:
+    assert isinstance(here.clock, TickingClock)
+    here.clock.tick = seconds
+
+
 @pytest.mark.usefixtures("ticking")
 async def test_large_bodies_are_processed_in_turns_between_which_the_loop_is_free() -> None:
     async with scraping() as here:
-        assert isinstance(here.clock, TickingClock)
-        here.clock.tick = TURN_SECONDS
-        here.reader.bodies |= {BAD.ip: churning("depth", 1500, 20), WORSE.ip: churning("depth", 1500, 20)}
-        turns = 0
-        running = asyncio.gather(*(here.scraped._scrape(key) for key in list(here.scraped._targets)))
-        good_after = 0
+        tick(here, TURN_SECONDS)
+        here.reader.bodies |= {BAD.ip: churning("depth", 600, 20), WORSE.ip: churning("depth", 600, 20)}
+        turns = good_after = 0
+        running = asyncio.ensure_future(scrape_at_once(here))
         while not running.done():
             await asyncio.sleep(0)
             turns += 1
-            if not good_after and here.scraped._targets["good", "good", 0].scrapes:
+            if not good_after and read(here, "good", "good").values:
                 good_after = turns
 
-        assert turns > 40, "one step each"
-        assert good_after < turns / 4, "the small body does not wait for the large ones"
-        assert read(here, "bad", "bad").values["bad"].value == 1500
+        assert turns > 20, "one step each"
+        assert good_after < turns / 2, "the small body does not wait for the large ones"
+        assert value(here, "bad", "bad") == 600
 
 
 async def test_the_time_to_parse_a_failed_answer_counts_for_its_pod() -> None:
     async with scraping() as here:
-        here.reader.bodies[BAD.ip] = ScrapeError("status", "invalid HTTP response: more than one response")
         here.reader.seconds[BAD.ip] = 0.9
         for _ in range(2):
-            await step(here)
+            await step(here, body=ScrapeError("status", "invalid HTTP response: more than one response"))
 
         assert here.metric("fastpath_scrape_processing_seconds_total") > 1.5
-        assert here.scraped._targets["bad", "bad", 0].slowed > 1
-        assert here.scraped._targets["good", "good", 0].slowed == 1
+        assert here.metric("fastpath_scrape_slowed_targets") == 1
+        assert here.faults.active().keys() >= {("scrape-time", "bad")}
 
 
 @pytest.mark.usefixtures("ticking")
 async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_and_that_is_said() -> None:
     async with scraping() as here:
-        assert isinstance(here.clock, TickingClock)
-        here.clock.tick = 0.01
+        tick(here, 0.03)
         for _ in range(2):
-            here.reader.bodies[BAD.ip] = churning("depth", 1900, 20)
-            await step(here)
-        here.clock.tick = 0.0
-        slowed = here.scraped._targets["bad", "bad", 0].slowed
+            await step(here, body=churning("depth", 600, 20))
+        tick(here, 0.0)
+        slowed = target(here, "bad", "bad").slowed
 
         assert slowed > 1
         assert here.metric("fastpath_scrape_slowed_targets") == 1
+        intervals = {key[1]: timer.interval for key, timer in here.scraped._schedule._timers.items()}
+        assert intervals == {"bad": slowed, "worse": 1, "good": 1}
         assert here.metric("fastpath_scrape_processing_seconds_total") > 0.5
-        assert here.scraped._schedule._timers["bad", "bad", 0].interval == slowed
-        assert {
-            here.scraped._schedule._timers[space, name, 0].interval
-            for space, name in (("bad", "worse"), ("good", "good"))
-        } == {1}
         said = "pods of namespace bad cost more time than their share: they are scraped less often"
         assert here.faults.active()["scrape-time", "bad"] == said
 
@@ -344,96 +291,79 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert read(here, "bad", "bad").values == {}
 
         for _ in range(30):
-            here.reader.bodies[BAD.ip] = GOOD_BODY
-            await step(here)
-        assert here.scraped._targets["bad", "bad", 0].slowed == 1
+            await step(here, body=GOOD_BODY)
         assert here.metric("fastpath_scrape_slowed_targets") == 0
 
 
 # --- questions ------------------------------------------------------------------------------------
 
+MANY = ",".join(f"l{number}!=x" for number in range(10))
+TOO_MANY = ",".join(f"l{number}!=x" for number in range(33))
+
+
+def asked(selector: str) -> str:
+    encoded = selector.replace("!=", "%21%3D").replace(",", "%2C")
+    return f"/namespaces/bad/pods/*/depth?metricLabelSelector={encoded}"
+
 
 async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -> None:
     async with scraping() as here:
-        here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
-        await step(here)
-        selector = ",".join(f"l{number}!=x" for number in range(10))
+        await step(here, body=queues(2000))
 
-        found = read(here, "bad", "bad", selector=selector)
+        found = read(here, "bad", "bad", selector=MANY)
         assert (found.values, found.unseen) == ({}, {"bad"}), (
             "not worked out yet: not zero, and not said to be nothing"
         )
         await step(here)
-        assert read(here, "bad", "bad", selector=selector).values["bad"].value == 2000
-        assert read(here, "good", "good", selector=selector).values["good"].value == 7
+        assert value(here, "bad", "bad", selector=MANY) == 2000
+        assert value(here, "good", "good", selector=MANY) == 7
 
 
-async def test_the_api_waits_for_an_expensive_answer() -> None:
-    async with scraping(names=("bad",), answer=lambda _: vector()) as here:
-        here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
-        await step(here)
-        asked = ",".join(f"l{number}!=x" for number in range(10))
-        encoded = asked.replace("!=", "%21%3D").replace(",", "%2C")
-        request = f"/namespaces/bad/pods/*/depth?metricLabelSelector={encoded}"
-        found = await here.provider.custom(custom_question(request))
-
-        assert [item.milli for item in found.items] == [2_000_000]
-
-
-async def test_a_request_with_many_matchers_is_answered_at_once_or_not_at_all() -> None:
+@pytest.mark.parametrize(
+    ("selector", "values"),
+    [
+        pytest.param(MANY, {"bad": 2_000_000, "worse": 7000}, id="is waited for"),
+        pytest.param(TOO_MANY, {"worse": 7000}, id="is given at once or not at all"),
+    ],
+)
+async def test_an_expensive_answer_of_the_api(selector: str, values: dict[str, int]) -> None:
     async with scraping(names=("bad", "worse"), answer=lambda _: vector()) as here:
-        here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
-        await step(here)
-        asked = "%2C".join(f"l{number}%21%3Dx" for number in range(33))
-        found = await here.provider.custom(
-            custom_question(f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked}")
-        )
+        await step(here, body=queues(2000))
+        found = await here.provider.custom(custom_question(asked(selector)))
 
-        assert {item.described.name: item.milli for item in found.items} == {"worse": 7000}
+        assert {item.described.name: item.milli for item in found.items} == values
 
 
 async def test_queries_are_evaluated_with_each_scrape_until_they_are_no_longer_read() -> None:
     async with scraping() as here:
         await step(here)
-        target = here.scraped._targets["good", "good", 0]
-        assert read(here, "good", "good").values["good"].value == 7
+        assert value(here, "good", "good") == 7
+        assert value(here, "good", "good", selector=TOO_MANY) == 7
         await step(here)
-        (answer,) = target.answers.values()
+        (answer,) = target(here, "good", "good").answers.values()
         assert answer.result is not None
         for _ in range(61):
             await step(here)
-        assert target.answers == {}
-
-
-async def test_a_question_with_many_matchers_is_not_kept() -> None:
-    async with scraping() as here:
-        await step(here)
-        selector = ",".join(f"l{number}!=x" for number in range(33))
-
-        assert read(here, "good", "good", selector=selector).values["good"].value == 7
-        assert here.scraped._targets["good", "good", 0].answers == {}
+        assert target(here, "good", "good").answers == {}
 
 
 async def test_readers_see_the_scrape_before_while_a_scrape_is_processed() -> None:
     async with scraping() as here:
         await step(here)
-        assert read(here, "bad", "bad").values["bad"].value == 7
-        here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
-        target = here.scraped._targets["bad", "bad", 0]
-        body = here.reader.bodies[BAD.ip].encode()  # type: ignore[union-attr]  # set above
+        assert value(here, "bad", "bad") == 7
         now = here.clock.monotonic()
-        scrape = targets.Scrape(ScrapedBody(body, openmetrics=False), now, here.clock.wall(), 1.0)
-        seen, pending = set(), 0
-        for number, _ in enumerate(target.steps(scrape)):
-            seen.add(read(here, "bad", "bad").values["bad"].value)
+        body = ScrapedBody(queues(2000).encode(), openmetrics=False)
+        seen, pending, processed = set(), 0, target(here, "bad", "bad")
+        for number, _ in enumerate(processed.steps(targets.Scrape(body, now, here.clock.wall(), 1.0))):
+            seen.add(value(here, "bad", "bad"))
             new = read(here, "bad", "bad", selector=f"q!=step{number % 40}")
             if new.values:
                 assert new.values["bad"].value == 7
             else:
-                assert target.busy
+                assert processed.busy
                 assert new.unseen == {"bad"}
                 pending += 1
 
         assert seen == {7}
         assert pending > 5
-        assert read(here, "bad", "bad").values["bad"].value == 2000
+        assert value(here, "bad", "bad") == 2000

@@ -1,10 +1,10 @@
-"""Health texts, word for word."""
+"""What is logged of checks, and whether a process is ready. The texts are in tests/server/transcripts."""
 
 import logging
 
 import pytest
 
-from adapter.server.health import Check, Health, HealthAnswer
+from adapter.server.health import Check, Health
 
 
 class Faulty:
@@ -17,74 +17,8 @@ class Faulty:
         return self.fault
 
 
-def broken() -> str | None:
-    raise RuntimeError("a bug")
-
-
-GOOD, BAD = Check("trust", lambda: None), Check("caches", lambda: "pods not synced: http://secret")
+GOOD = Check("trust", lambda: None)
 INFO = Check("prometheus", lambda: "refused", informational=True)
-
-
-def answer(checks: list[Check], target: str) -> HealthAnswer | None:
-    path, _, query = target.partition("?")
-    return Health(readyz=checks, livez=[GOOD]).answer(path.split("/"), query)
-
-
-@pytest.mark.parametrize(
-    ("checks", "target", "status", "text"),
-    [
-        ([GOOD], "readyz", 200, "ok"),
-        ([GOOD], "readyz?verbose", 200, "[+]ping ok\n[+]trust ok\nreadyz check passed\n"),
-        ([], "livez?verbose=", 200, "[+]ping ok\n[+]trust ok\nlivez check passed\n"),
-        ([BAD], "healthz?verbose", 200, "[+]ping ok\n[+]trust ok\nhealthz check passed\n"),
-        (
-            [GOOD, BAD],
-            "readyz",
-            500,
-            "[+]ping ok\n[+]trust ok\n[-]caches failed: reason withheld\nreadyz check failed\n",
-        ),
-        ([BAD], "readyz?exclude=caches", 200, "ok"),
-        (
-            [GOOD, BAD],
-            "readyz?verbose&exclude=caches&exclude=trust",
-            200,
-            "[+]ping ok\n[+]trust excluded: ok\n[+]caches excluded: ok\nreadyz check passed\n",
-        ),
-        (
-            [GOOD],
-            "readyz?verbose&exclude=no&exclude=a%22",
-            200,
-            (
-                "[+]ping ok\n[+]trust ok\nwarn: some health checks cannot be excluded: "
-                'no matches for "a\\"","no"\nreadyz check passed\n'
-            ),
-        ),
-        (
-            [INFO],
-            "readyz?verbose",
-            200,
-            "[+]ping ok\n[-]prometheus failed: reason withheld (informational)\nreadyz check passed\n",
-        ),
-        ([INFO], "readyz", 200, "ok"),
-        ([GOOD, BAD], "readyz/trust", 200, "ok"),
-        ([], "readyz/ping", 200, "ok"),
-        ([BAD], "readyz/caches", 500, "internal server error: pods not synced: http://secret\n"),
-        ([INFO], "readyz/prometheus", 500, "internal server error: refused\n"),
-        (
-            [Check("x", broken)],
-            "readyz?verbose",
-            500,
-            "[+]ping ok\n[-]x failed: reason withheld\nreadyz check failed\n",
-        ),
-    ],
-)
-def test_answer(checks: list[Check], target: str, status: int, text: str) -> None:
-    assert answer(checks, target) == HealthAnswer(status, text)
-
-
-@pytest.mark.parametrize("target", ["readyz/nothing", "readyz/", "statusz", "livez/caches"])
-def test_unknown(target: str) -> None:
-    assert answer([BAD], target) is None
 
 
 def test_reasons_are_logged_when_they_change(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,6 +37,7 @@ from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.health import Check, Health
 from adapter.server.http.access_log import AccessLog
+from adapter.server.http.connection import ClientConnection
 from adapter.server.http.connection_server import MetricsServer, ServerLimits, Shutdown
 from adapter.server.http.handler import Handler, HandlerLimits
 from adapter.telemetry.metrics import Monitoring
@@ -58,6 +59,7 @@ class Provider:
         self.items: tuple[MetricValue, ...] = ()
         self.external_items: tuple[ExternalValue, ...] = ()
         self.usages: tuple[ObjectUsage, ...] = ()
+        self.window = 60.0
         self.fresh_until = 0.0
         self.error: Exception | None = None
         self.before: Callable[[], Awaitable[object]] | None = None
@@ -79,7 +81,7 @@ class Provider:
 
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         await self._meet(question)
-        return ResourceAnswer(self.usages, 60.0, 1_700_000_005.0, self.fresh_until)
+        return ResourceAnswer(self.usages, self.window, 1_700_000_005.0, self.fresh_until)
 
     def hold(self) -> asyncio.Event:
         """Answer no question before the event is set."""
@@ -207,6 +209,16 @@ class Served:
     access: Admission
     access_log: AccessLog | None
     _connections: list[Connection] = field(default_factory=list)
+
+    @property
+    def ends(self) -> list[ClientConnection]:
+        """The server's ends of the open connections."""
+        return self.server._connections.open_connections()
+
+    @property
+    def in_review(self) -> int:
+        """How many requests wait for a review."""
+        return self.handler._in_review.total()
 
     @property
     def url(self) -> str:

@@ -165,6 +165,7 @@ def _resource(kind: Any, name: str | None) -> bytes:
 ANSWERS = {
     "custom v1beta1": ("custom_metrics.v1beta1.MetricValueList", _custom("v1beta1")),
     "custom v1beta2": ("custom_metrics.v1beta2.MetricValueList", _custom("v1beta2")),
+    "custom v1": ("custom_metrics.v1.MetricValueList", _custom("v1")),
     "external": (
         "external_metrics.v1beta1.ExternalMetricValueList",
         b"".join(

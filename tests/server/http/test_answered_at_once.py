@@ -1,6 +1,5 @@
 """Requests that are answered as they arrive: the same as those of a task, in turns, one at a time."""
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from aiohttp import web
 
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.api.paths import CUSTOM_GROUP
-from adapter.server.http import connection_server, responses
+from adapter.server.http import responses
 from adapter.server.http.connection import ClientConnection
 from adapter.server.http.responses import Response
 from tests.support import waiting
@@ -86,10 +85,6 @@ class Counted:
         names = [f"web-{number}" for number in range(1000 if is_large else 2)]
         self.served.provider.items = tuple(pod_value(name, 1500) for name in names)
 
-    @property
-    def ends(self) -> list[ClientConnection]:
-        return self.served.server._connections.open_connections()
-
     def counters(self) -> str:
         """Return the self-metrics, but those about this process."""
         text = self.served.monitoring.exposition()
@@ -144,39 +139,6 @@ async def test_both_ways_are_one(serve: ServerFactory) -> None:
     assert sum(alone.ways.values()) == followed.ways["task"]
 
 
-async def test_requests_answered_at_once_take_turns(serve: ServerFactory) -> None:
-    """Few of strangers begin in one turn of the loop, whichever way they are answered."""
-    counted = Counted(await serve())
-    served, begun, turns, stopped = counted.served, list[int](), 0, False
-    callers = [await served.connect() for _ in range(40)]
-    for caller in callers:
-        caller.writer.write(WARM)
-        await caller.read_answer()
-    answer_now = counted.ends[0]._answer_now
-
-    def note(request: web.BaseRequest) -> Response | None:
-        begun.append(turns)
-        return answer_now(request)
-
-    def turn() -> None:
-        nonlocal turns
-        turns += 1
-        if not stopped:
-            asyncio.get_running_loop().call_soon(turn)
-
-    for end in counted.ends:
-        end._answer_now = note
-    turn()
-    for _ in range(5):
-        for caller in callers:
-            caller.writer.write(WARM)
-        for caller in callers:
-            assert (await caller.read_answer()).status == 200
-    stopped = True
-    assert len(begun) == 200
-    assert max(Counter(begun).values()) <= connection_server.REQUESTS_PER_TURN
-
-
 class Held:
     """Meets `FairQueue` as far as a connection uses it: no turn comes by itself."""
 
@@ -194,7 +156,7 @@ async def waiting_for_its_turn(counted: Counted) -> tuple[Connection, ClientConn
     for _ in range(2):
         caller.writer.write(WARM)
         assert (await caller.read_answer()).status == 200
-    (end,), held = counted.ends, Held()
+    (end,), held = counted.served.ends, Held()
     end._turns = held  # type: ignore[assignment]
     caller.writer.write(WARM)
     await waiting.until(lambda: len(held.starts) == 1)
@@ -229,30 +191,18 @@ async def test_a_connection_is_not_idle_while_its_request_waits_for_its_turn(ser
     assert (await caller.read_answer()).status == 200
 
 
-async def test_a_connection_stays_usable_and_open(serve: ServerFactory) -> None:
-    counted = Counted(await serve())
-    caller = await counted.served.connect()
-    caller.writer.write(WARM)
-    assert (await caller.read_answer()).status == 200
-    (end,) = counted.ends
-    for _ in range(3):
-        end._next_keepalive_close_time = 0
-        caller.writer.write(WARM)
-        assert (await caller.read_answer()).status == 200
-        assert end._next_keepalive_close_time > asyncio.get_running_loop().time() + 60
-    caller.writer.write(WARM * 3)
-    assert [(await caller.read_answer()).status for _ in range(3)] == [200] * 3
-    assert counted.ways["at once"] == 2
-
-
-async def test_an_idle_connection_is_closed_that_no_task_has_answered(serve: ServerFactory) -> None:
+async def test_a_connection_stays_usable_and_open_until_it_is_idle(serve: ServerFactory) -> None:
     counted = Counted(await serve())
     first, caller = await counted.served.connect(), await counted.served.connect()
-    for connection in (first, first, caller):
+    for connection in (first, first, caller, caller):  # the task of `caller` has answered nothing
         connection.writer.write(WARM)
         assert (await connection.read_answer()).status == 200
-    assert counted.ways == {"task": 2, "at once": 1}
-    end = counted.ends[-1]
+    caller.writer.write(WARM * 3)
+    assert [(await caller.read_answer()).status for _ in range(3)] == [200] * 3
+    assert counted.ways["task"] == 5, "those of the first connection, and those that come together"
+    caller.writer.write(WARM)
+    assert (await caller.read_answer()).status == 200
+    end = counted.served.ends[-1]
     end._next_keepalive_close_time = 0
     end._process_keepalive()
     assert await caller.closed()
@@ -286,7 +236,7 @@ async def test_while_a_client_does_not_read_its_requests_wait_in_the_task(serve:
     caller = await counted.served.connect()
     caller.writer.write(WARM)
     await caller.read_answer()
-    (end,) = counted.ends
+    (end,) = counted.served.ends
     assert end.transport is not None
     end.transport.get_write_buffer_size = lambda: 2 * responses.PIECE  # type: ignore[method-assign]
     caller.writer.write(WARM)
@@ -319,7 +269,7 @@ async def test_limits_follow_the_trust_of_a_request_answered_at_once(certified: 
     for _ in range(2):
         caller.writer.write(WARM)
         assert (await caller.read_answer()).status == 200
-    (end,) = counted.ends
+    (end,) = counted.served.ends
     was_certified = end.is_certified
     bob = await counted.served.connect()  # whose token is known, then
     bob.writer.write(WARM)

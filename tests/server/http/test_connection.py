@@ -3,31 +3,23 @@
 import asyncio
 import contextlib
 import functools
+import json
 import socket
 import ssl
-from collections import Counter
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from aiohttp import web
 
 from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.http import connection_server, listener
-from adapter.server.http.connection import ClientConnection
-from adapter.server.http.responses import Response
 from tests.support import waiting
 from tests.support.clock import ShiftedClock
-from tests.support.serving import Certified, Connection, Served, ServerFactory, pod_value
+from tests.support.serving import Certified, Connection, ServerFactory, pod_value
 
 PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-def behind(served: Served) -> list[ClientConnection]:
-    """Return the server's ends of the open connections."""
-    return served.server._connections.open_connections()
 
 
 async def ended(connection: Connection) -> bool:
@@ -110,7 +102,7 @@ async def test_the_oldest_stranger_makes_room(certified: Certified) -> None:
     assert [await ended(each) for each in strangers[:2]] == [True, True]
     for each in (alice, strangers[2], *flood):
         assert (await each.request("/livez")).status == 200
-    assert len(behind(served)) == 4
+    assert len(served.ends) == 4
 
 
 async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
@@ -152,7 +144,7 @@ async def test_a_certificate_that_is_not_believed_is_none(certified: Certified) 
     served = await certified.start(most_connections=8, most_uncertified=1)
     first = await served.connect(certified.other_name)
     assert (await first.request("/livez")).status == 401
-    await waiting.until(lambda: len(behind(served)) == 1 and behind(served)[0].waits)
+    await waiting.until(lambda: len(served.ends) == 1 and served.ends[0].waits)
     second = await served.connect(certified.other_name)
     assert await ended(first)
     second.writer.write(LIVEZ[:-2] + b"".join(b"X-%d: x\r\n" % number for number in range(200)) + b"\r\n")
@@ -181,50 +173,49 @@ async def test_the_address_with_the_most_connections_loses_one(serve: ServerFact
     assert [(await each.read_answer()).status for each in flood[1:]] == [200] * 3
 
 
-async def test_a_flood_of_requests_takes_turns_with_others(certified: Certified) -> None:
+@pytest.mark.parametrize(
+    ("path", "count"), [("/livez", 20), (PODS, 1)], ids=["behind each other", "answered as they arrive"]
+)
+async def test_a_flood_of_requests_takes_turns_with_others(
+    certified: Certified, path: str, count: int
+) -> None:
     """Few requests of strangers begin in one turn of the loop.
 
     Those of a certified connection do not wait for them.
     """
-    served = await certified.start()
+    lines: list[bytes] = []
+    served = await certified.start(sink=lines.append)
+    assert served.access_log is not None
+    served.provider.fresh_until = float("inf")
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     proxy = await served.connect(certified.proxy)
     assert (await proxy.request("/version", headers=AS_BOB)).status == 200
-    turns, begun = 0, []
-    handled = served.server._connections._handler
-
-    def turn() -> None:
-        nonlocal turns
-        turns += 1
-        if not stopped:
-            asyncio.get_running_loop().call_soon(turn)
-
-    async def note(request: web.BaseRequest) -> Response:
-        begun.append((turns, request.path))
-        return await handled(request)
-
-    served.server._connections._handler = note
-    stopped = False
     strangers = [await served.connect() for _ in range(40)]
-    turn()
     for each in strangers:
-        each.writer.write(LIVEZ * 20)
+        assert (await each.request(path)).status == 200
+    await served.access_log.flush()
+    lines.clear()
+    for each in strangers:
+        each.writer.write(request * count)
     proxy.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n\r\n")
-    for each in (proxy, *strangers * 20):
+    for each in (proxy, *strangers * count):
         assert (await each.read_answer()).status == 200
-    stopped = True
-    counts = Counter(number for number, path in begun if path == "/livez")
-    assert sum(counts.values()) == 800
-    assert max(counts.values()) <= connection_server.REQUESTS_PER_TURN
+    await served.access_log.flush()
+    paths = [json.loads(line)["path"] for line in b"".join(lines).splitlines()]
+    assert paths.index("/version") <= 3 * connection_server.REQUESTS_PER_TURN
+    assert len(paths) == 1 + 40 * count
+
+
+GROUPS = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(1000))
+MANY_GROUPS = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + GROUPS + b"\r\n"
 
 
 async def test_small_heads_without_a_certificate(certified: Certified) -> None:
     """A front proxy may send hundreds of groups; a stranger may not, and has a long token at most."""
     served = await certified.start()
-    groups = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(1000))
-    request = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + groups + b"\r\n"
     for context, status in ((certified.proxy, 200), (None, 400)):
         connection = await served.connect(context)
-        connection.writer.write(request)
+        connection.writer.write(MANY_GROUPS)
         assert (await connection.read_answer()).status == status
     served.reviews.tokens["t" * 8000] = User("owner")
     assert (await served.get("/version", headers={"Authorization": f"Bearer {'t' * 8000}"})).status == 200
@@ -232,11 +223,9 @@ async def test_small_heads_without_a_certificate(certified: Certified) -> None:
 
 async def test_limits_follow_the_trust(certified: Certified) -> None:
     served = await certified.start()
-    groups = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(1000))
-    request = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + groups + b"\r\n"
     connection = await served.connect(certified.proxy)
     for status in (200, 401, 400):
-        connection.writer.write(request)
+        connection.writer.write(MANY_GROUPS)
         assert (await connection.read_answer()).status == status
         certified.lose_trust()
     assert await ended(connection)
@@ -258,23 +247,18 @@ async def test_long_heads_share_one_budget(certified: Certified) -> None:
     """Many long heads, each within its limits, are too much together: the longest is cut."""
     served = await certified.start(long_heads_bytes=550_000)
     alice, other = await served.connect(certified.alice), await served.connect(certified.alice)
-    stranger = await served.connect()
-    alice.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 20_000)
-    other.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 60_000)
-    stranger.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 20_000)
-    await waiting.until(lambda: sum(each._unfinished > 20_000 for each in behind(served)) == 3)
-    proxy = await served.connect(certified.proxy)
-    groups = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(500))
-    proxy.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + groups + b"\r\n")
-    assert (await proxy.read_answer()).status == 200
+    stranger, proxy = await served.connect(), await served.connect(certified.proxy)
+    for connection, size in ((alice, 20_000), (other, 60_000), (stranger, 20_000)):
+        connection.writer.write(LIVEZ[:-2] + b"X: " + b"x" * size)
+    proxy.writer.write(b"".join(MANY_GROUPS.splitlines(keepends=True)[:500]))
     assert await ended(other)
     assert 'fastpath_connections_closed_total{reason="memory"} 1.0' in served.monitoring.exposition()
-    for each in (alice, stranger):
-        each.writer.write(b"\r\n\r\n")
-        assert (await each.read_answer()).status == 200
-    proxy.writer.write(LIVEZ * 2)
-    assert [(await proxy.read_answer()).status for _ in range(2)] == [401, 401]
-    assert not served.server._connections._make_connection.keywords["long_heads"]._held
+    for connection in (alice, stranger, proxy):
+        connection.writer.write(b"\r\n\r\n")
+        assert (await connection.read_answer()).status == 200
+    again = await served.connect(certified.alice)
+    again.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 60_000 + b"\r\n\r\n")
+    assert (await again.read_answer()).status == 200, "what was answered holds nothing"
 
 
 async def test_no_request_is_parsed_ahead(serve: ServerFactory) -> None:
@@ -282,44 +266,55 @@ async def test_no_request_is_parsed_ahead(serve: ServerFactory) -> None:
     served = await serve()
     release = served.provider.hold()
     connection = await served.connect()
-    request = (
-        f"GET {PODS} HTTP/1.1\r\nHost: x\r\n".encode()
-        + b"".join(b"X-%d: x\r\n" % n for n in range(90))
-        + b"\r\n"
-    )
-    connection.writer.write(request * 300)
+    there = connection.writer.transport.get_extra_info("socket")
+    there.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
+    lines = b"".join(b"X-%d: %s\r\n" % (number, b"x" * 100) for number in range(90))
+    count = 300
+
+    request = f"GET {PODS} HTTP/1.1\r\nHost: x\r\n".encode() + lines + b"\r\n"
+    connection.writer.write(request)
     await waiting.until(lambda: len(served.provider.questions) == 1)
-    (there,) = behind(served)
-    await waiting.until(lambda: there._buffer_paused)
-    connection.writer.write(request * 30)
-    await asyncio.sleep(0.05)  # nothing of it may arrive
-    assert not there._messages
-    assert len(there._behind) <= 2 * listener.RECEIVE_BUFFER
+
+    async def pour() -> None:
+        for _ in range(count):
+            connection.writer.write(request)
+            await connection.writer.drain()
+
+    pouring = asyncio.create_task(pour())
+    taken, _ = await asyncio.wait([pouring], timeout=0.5)
+    assert not taken
     release.set()
-    for _ in range(330):
+    for _ in range(1 + count):
         assert (await connection.read_answer()).status == 200
-    await waiting.until(lambda: there.waits)
-    assert (there._behind, there._unfinished) == (b"", 0)
+    await pouring
 
 
 async def test_a_request_without_its_client_keeps_its_place(certified: Certified) -> None:
     """Else connections that are closed again could hold any number of heads."""
     served = await certified.start(most_connections=8, most_uncertified=2)
-    release = served.provider.hold()
-    requests = served.server._connections
+    left, release = list[str](), asyncio.Event()
+
+    async def hold() -> None:
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            left.append("cut")
+            raise
+
+    served.provider.before = hold
     for number in range(2):
         gone = await served.connect()
         gone.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         await waiting.until(lambda number=number: len(served.provider.questions) == number + 1)  # type: ignore[misc]
         gone.writer.transport.abort()
-    await waiting.until(lambda: not behind(served))
+    await waiting.until(lambda: not served.ends)
     proxy = await served.connect(certified.proxy)
     assert (await proxy.request("/version", headers=AS_BOB)).status == 200
-    assert len(requests._abandoned) == 2, "there is room for those with a certificate"
+    assert not left, "there is room for those with a certificate"
     assert (await (await served.connect()).request("/livez")).status == 200
-    await waiting.until(lambda: len(requests._abandoned) == 1)
+    await waiting.until(lambda: left)
+    assert left == ["cut"], "the oldest makes room"
     release.set()
-    await waiting.until(lambda: not requests._abandoned)
     assert 'fastpath_connections_closed_total{reason="limit"} 0.0' in served.monitoring.exposition()
 
 
@@ -339,8 +334,6 @@ async def test_a_body_is_no_head(serve: ServerFactory) -> None:
             await connection.request("/livez", headers={"Content-Length": "3"}, body=b"{ }")
         ).status == 200
         await asyncio.sleep(0.15)
-    (there,) = behind(served)
-    assert there._unfinished == 0
 
 
 async def test_a_request_ends_with_its_connection_that_is_cut(serve: ServerFactory) -> None:
@@ -359,7 +352,7 @@ async def test_a_request_ends_with_its_connection_that_is_cut(serve: ServerFacto
     connection = await served.connect()
     connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await waiting.until(lambda: len(served.provider.questions) == 1)
-    (there,) = behind(served)
+    (there,) = served.ends
     there.cut("memory")
     assert await ended(connection)
     await waiting.until(lambda: ends == [asyncio.CancelledError])
@@ -417,7 +410,7 @@ async def test_headers_are_bounded_together(serve: ServerFactory) -> None:
         await asyncio.sleep(0)
     assert await closed
     assert 'fastpath_connections_closed_total{reason="headers"} 1.0' in served.monitoring.exposition()
-    assert len(behind(served)) == 1
+    assert len(served.ends) == 1
 
 
 async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> None:
@@ -432,8 +425,8 @@ async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> 
     assert isinstance(transport, asyncio.Transport)
     transport.pause_reading()
     connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 8)
-    await waiting.until(lambda: bool(behind(served)) and behind(served)[0].writing_paused)
-    await waiting.until(lambda: not behind(served))
+    await waiting.until(lambda: bool(served.ends) and served.ends[0].writing_paused)
+    await waiting.until(lambda: not served.ends)
     exposition = served.monitoring.exposition()
     assert 'fastpath_connections_closed_total{reason="unread"} 1.0' in exposition
     assert "\nfastpath_connections 0.0" in exposition
@@ -452,12 +445,12 @@ async def test_what_has_arrived_is_answered_at_the_end(serve: ServerFactory) -> 
     served = await serve(shutdown_delay=0.1)
     connection = await served.connect()
     assert (await connection.request("/livez")).status == 200
-    await waiting.until(lambda: behind(served)[0].may_end)
+    await waiting.until(lambda: served.ends[0].may_end)
     connection.writer.write(LIVEZ)
-    assert behind(served)[0].waits, "it was not read yet"
-    assert not behind(served)[0].may_end
+    assert served.ends[0].waits, "it was not read yet"
+    assert not served.ends[0].may_end
     assert (await connection.read_answer()).status == 200
-    await waiting.until(lambda: behind(served)[0].may_end)
+    await waiting.until(lambda: served.ends[0].may_end)
 
 
 async def test_a_connection_that_its_client_closes_does_not_stop_the_end(
@@ -467,7 +460,7 @@ async def test_a_connection_that_its_client_closes_does_not_stop_the_end(
     served = await serve(shutdown_delay=0.1)
     connection = await served.connect()
     assert (await connection.request("/livez")).status == 200
-    (closing,) = behind(served)
+    (closing,) = served.ends
     await waiting.until(lambda: closing.waits)
     transport = Mock(wraps=closing.transport, get_extra_info=lambda _: None)
     with monkeypatch.context() as patch:
@@ -480,7 +473,6 @@ async def test_half_a_request_is_waited_for_at_the_end(serve: ServerFactory) -> 
     connection = await served.connect()
     assert (await connection.request("/livez")).status == 200
     connection.writer.write(LIVEZ[:10])
-    await waiting.until(lambda: behind(served)[0]._unfinished > 0)
     stopping = asyncio.create_task(served.server.stop())
     await asyncio.sleep(0.1)
     assert not stopping.done()

@@ -1,0 +1,183 @@
+"""Answers of the provider as data: `transcripts/NAME` has worlds, and what questions are answered in each.
+
+A world is YAML above `---`: the `series` of each series query; `rules` as in a file of them, or what is
+`more` in two rules of the series of `s`, a custom and an external one; `samples` that Prometheus answers to
+every query, or to those of each metric, their `ages`, and which of both come with `warnings`; a text in place
+of samples is a failure; the `names` of listed objects; `pods` and `nodes` with namespace, name and labels.
+With `usages` the rules are those of cpu and memory. `warnings` may also be the name of a metric.
+
+Each line after `? ` is a question: an API and a path; `scaler` before it asks as the scaler does. Below it is
+what is listed, what Prometheus is asked, what is left out, and each value, or the Status that refuses the
+question. At the end are the faults that are active. A line `===` begins another world.
+`scripts/test tests/provider --update` writes what is answered now.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.errors import PrometheusError, StatusError
+from adapter.kubernetes.cache.lister import LabeledObject
+from adapter.model.metrics import (
+    HISTOGRAM,
+    CustomQuestion,
+    ExternalQuestion,
+    ObjectReference,
+    ResourceQuestion,
+)
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.server.api.query_string import Question
+from tests.support.world import FakeResources, Outcome, World, compile_text, question, series, vector, world
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").iterdir())
+
+# What is served beside the built-in kinds: one that cannot be listed, and one whose plural core has too.
+REVIEW = APIResource(
+    "r.io", "v1", "reviews", "review", "Review", False, frozenset({"create"}), preferred=True
+)
+POD_METRICS = APIResource(
+    "metrics.k8s.io", "v1beta1", "pods", "podmetrics", "PodMetrics", True, REVIEW.verbs, True
+)
+CATALOGUE = Catalogue([*BUILTIN, REVIEW, POD_METRICS])
+SUM = "sum(<<.Series>>{<<.LabelMatchers>>})"
+RULES = {
+    "rules": {
+        "resources": {"template": "<<.Resource>>"},
+        "metricsQuery": f"{SUM} by (<<.GroupBy>>)",
+    },
+    "externalRules": {"resources": {"namespaced": False}, "metricsQuery": f"{SUM} by (q)"},
+}
+REASONS = ("stale", "nan", "infinite", "histogram", "overflow", "negative", "incomplete", "duplicate")
+
+
+def usage_of(kind: str) -> dict[str, Any]:
+    labels = ("node", "namespace", "pod")
+    return {
+        "containerQuery": f"sum({kind}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+        "nodeQuery": f"sum(node_{kind}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+        "resources": {"overrides": {label: {"resource": label} for label in labels}},
+        "containerLabel": "container",
+    }
+
+
+def rules_of(settings: dict[str, Any]) -> str:
+    if "usages" in settings:
+        both = {kind: usage_of(kind) | settings["usages"].get(kind, {}) for kind in ("cpu", "memory")}
+        return yaml.safe_dump({"resourceRules": both | settings.get("more", {})})
+    more = {"seriesQuery": "s"} | settings.get("more", {})
+    both = {section: [rule | more] for section, rule in RULES.items()}
+    return yaml.safe_dump(settings.get("rules", both))
+
+
+def outcome(settings: dict[str, Any], promql: str, now: float) -> Outcome:
+    """Return what Prometheus answers."""
+    is_age = "timestamp" in promql
+    found = settings.get("ages" if is_age else "samples", [])
+    if isinstance(found, dict):
+        found = next((each for metric, each in found.items() if metric in promql), [])
+    if isinstance(found, str):
+        kind, text = found.split(": ", 1)
+        kind, _, result_type = kind.partition("/")
+        return PrometheusError(kind, text, result_type)
+    values = {"histogram": HISTOGRAM}
+    samples = ((labels, values.get(value) or float(value) + is_age * now) for labels, value in found)
+    warnings = settings.get("warnings", "none")
+    warned = warnings in {"all", "ages" if is_age else "samples"} or (warnings in promql and not is_age)
+    return vector(*samples)._replace(warnings=("store away",) if warned else ())
+
+
+def describe(found: ObjectReference) -> str:
+    return f"{found.kind} {found.namespace}/{found.name} of {found.api_version}"
+
+
+async def answer(here: World, asked: Question) -> list[str]:
+    if isinstance(asked, CustomQuestion):
+        items = (await here.provider.custom(asked)).items
+        return [f"{describe(item.described)} {item.milli}m" for item in items]
+    if isinstance(asked, ExternalQuestion):
+        found = (await here.provider.external(asked)).items
+        return [f"{dict(item.labels or {})} {item.milli}m" for item in found]
+    usages = (await here.resource_provider.resource(asked)).items
+    return [f"{each.namespace}/{each.name} {each.usage}" for each in usages]
+
+
+async def answer_scaler(here: World, asked: Question, names: tuple[str, ...]) -> list[str]:
+    now = here.clock.wall()
+    if isinstance(asked, CustomQuestion):
+        objects = await here.scaler.sample_objects(asked, names, 0.5)
+        if objects is None:
+            return ["unknown"]
+        times = {name: time - now for name, time in sorted(objects.times.items())}
+        facts = (objects.lookback, objects.oldest, objects.overdue, objects.merges, objects.crosses)
+        return [f"{dict(objects.values)} at {times}", " ".join(map(str, facts))]
+    if isinstance(asked, ResourceQuestion):
+        found = await here.resource_provider.resource(asked, ttl=0.0)
+        ages = {name: time - now for name, time in sorted((found.times or {}).items())}
+        told = [f"{each.namespace}/{each.name} {each.usage}" for each in found.items]
+        return [*told, f"at {ages}{' partial' * found.partial}{' stands in' * found.stands_in}"]
+    sums = await here.scaler.sample_series(asked, 0.5)
+    if sums is None:
+        return ["unknown"]
+    time = None if sums.time is None else sums.time - now
+    return [f"{sums.values} at {time}", f"{sums.lookback} {sums.oldest} {sums.overdue}".rstrip()]
+
+
+def dropped(here: World) -> list[float]:
+    return [here.metric("fastpath_values_dropped_total", reason=reason) for reason in REASONS]
+
+
+async def ask(here: World, text: str, names: tuple[str, ...]) -> Iterator[str]:
+    """Return what becomes of a question, in lines."""
+    asked = question(*text.removeprefix("scaler ").split(" ", 1))
+    here.names.asked.clear()
+    here.querier.asked.clear()
+    here.clock.advance(60)  # no answer is kept
+    before = dropped(here)
+    try:
+        scaler = text.startswith("scaler ")
+        values = await (answer_scaler(here, asked, names) if scaler else answer(here, asked))
+    except StatusError as error:
+        values = [f"{error.code} {error.reason or '-'}: {error.message}"]
+        values += [f"details {error.details}"] if error.details else []
+    listed = [f"lists {' '.join(map(str, each))}".rstrip() for each in here.names.asked]
+    queries = [f"asks {promql}" for promql in here.querier.asked]
+    lost = zip(REASONS, before, dropped(here), strict=True)
+    left_out = [f"leaves out {after - then:.0f} {reason}" for reason, then, after in lost if after > then]
+    return iter([*listed, *queries, *left_out, *(values or ["nothing"])])
+
+
+async def run(settings: dict[str, Any], lines: list[str]) -> Iterator[str]:
+    said: list[str] = []
+    names = tuple(settings.get("names", ()))
+    async with world(
+        compile_text(rules_of(settings), CATALOGUE),
+        lists={key: series(*each) for key, each in settings.get("series", {}).items()},
+        names=names,
+        running=[LabeledObject(*each) for each in settings.get("pods", [])],
+        nodes=[LabeledObject(*each) for each in settings.get("nodes", [])],
+        resources=FakeResources(CATALOGUE),
+    ) as here:
+        here.querier.answer = lambda promql: outcome(settings, promql, here.clock.wall())
+        for line in lines:
+            said += [line, *(await ask(here, line[2:], names) if line.startswith("? ") else ())]
+        faults = sorted(here.faults.active().items())
+        said += [f"fault {' '.join(key)}: {text}" for key, text in faults if "no-series" not in key]
+    return iter(said)
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
+def test_transcript(path: Path, pytestconfig: pytest.Config) -> None:
+    worlds = []
+    for text in path.read_text().split("===\n"):
+        settings, separator, expected = text.partition("---\n")
+        lines = [line for line in expected.splitlines() if line.startswith(("? ", "#"))]
+        said = asyncio.run(run(yaml.safe_load(settings), lines))
+        worlds.append(settings + separator + "".join(f"{line}\n" for line in said))
+    if pytestconfig.getoption("update"):
+        path.write_text("===\n".join(worlds))
+    else:
+        assert "===\n".join(worlds) == path.read_text()

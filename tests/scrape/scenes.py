@@ -1,0 +1,80 @@
+"""What the tests of scraped pods share: rules, pods, and how these are scraped and read."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from adapter.model.label_selectors import parse_selector
+from adapter.model.metrics import SeriesInfo
+from adapter.scrape.targets import ScrapedAnswer, ScrapeTarget
+from tests.support.world import FakePod, World, read_scraped, world
+
+RULE = """
+- seriesQuery: {series}
+  resources: {{template: <<.Resource>>}}
+  scrape: {{port: metrics, {more}}}
+  metricsQuery: {query}
+"""
+GAUGE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+RATE = 'sum(rate(<<.Series>>{code!="500",<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
+LABELS = frozenset({"namespace", "pod"})
+LISTS = {"gauges": (SeriesInfo("depth", LABELS, 3),), "counters": (SeriesInfo("hits", LABELS, 3),)}
+IDS = itertools.count()
+
+
+def rules(more: str = "") -> str:
+    """Return a rule for the gauge ``depth``, and one for the counter ``hits``."""
+    gauges = RULE.format(series="gauges", query=GAUGE, more=more)
+    return f"rules:{gauges}{RULE.format(series='counters', query=RATE, more=more)}"
+
+
+@asynccontextmanager
+async def scraping(text: str = "", **settings: Any) -> AsyncIterator[World]:
+    async with world(text or rules(), lists=LISTS, **settings) as here:
+        yield here
+
+
+def target(here: World, namespace: str, name: str) -> ScrapeTarget:
+    """Return what is kept of a pod."""
+    return here.scraped._targets[namespace, name, 0]
+
+
+async def scrape_at_once(here: World, *names: str) -> None:
+    """Scrape all pods that are wanted, or those whose names begin so, at a time."""
+    keys = [key for key in here.scraped._targets if key[1].startswith(names or "")]
+    await asyncio.gather(*map(here.scraped._scrape, keys))
+
+
+def read(
+    here: World, metric: str = "depth", *names: str, namespace: str = "shop", selector: str = ""
+) -> ScrapedAnswer:
+    found = read_scraped(here.scraped, namespace, metric, names or ("a", "b"), parse_selector(selector))
+    assert found is not None
+    return found
+
+
+def reason(here: World, namespace: str, name: str, metric: str = "depth") -> str:
+    """Return why a pod has no value."""
+    entry = here.scraped.entry_of(metric)
+    assert entry is not None
+    return here.scraped.reason_of(entry, namespace, name)
+
+
+def churning(name: str, count: int, labels: int = 1) -> str:
+    """Return series whose labels are other ones in each body."""
+    lines = []
+    for _ in range(count):
+        number = next(IDS)
+        shown = ",".join(f'id{label}="{number}"' for label in range(labels))
+        lines.append(f"{name}{{{shown}}} 1\n")
+    return "".join(lines)
+
+
+def queues(count: int) -> str:
+    """Return many series of the gauge."""
+    return "".join(f'depth{{q="{number}"}} 1\n' for number in range(count))
+
+
+A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")

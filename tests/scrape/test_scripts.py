@@ -1,0 +1,192 @@
+"""Scraped pods over time as data: `scripts/NAME` has what happens, and what is known then.
+
+Above `---` is YAML: what is `more` in the rules of the gauge depth and the counter hits, and what Prometheus
+answers: the `values` and `ages` of pods, or a failure. After `> ` something happens: `want METRICS PODS`,
+`POD BODY` (lines end with a semicolon; a failure begins with an exclamation mark), `ready POD SECONDS` from
+now, `wait SECONDS`, and `step SECONDS`, after which all pods are scraped. A line after `? ` is a question, to
+what is scraped or to the `api`. Below it are the values with their age, and what is absent or unseen. At the
+end are the faults that are active.
+
+With `service` in the YAML, the endpoints of a Service are scraped for three external metrics: depth, the rate
+hits, and plain, which is not scraped. `endpoints` says which pods it has, `unknown` and `missing` why there
+are fewer; `? sum` asks for their sum. `scripts/test tests/scrape --update` writes what is known now.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.errors import PrometheusError, ScrapeError, StatusError
+from adapter.model.label_selectors import parse_selector
+from adapter.rules import matchers
+from adapter.scrape.endpoints import Endpoint, FoundEndpoints
+from tests.scrape.scenes import read, rules, scraping
+from tests.support.world import FakePod, Outcome, World, custom_question, external_question, vector
+
+SCRIPTS = sorted((Path(__file__).parent / "scripts").iterdir())
+PODS = {name: FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
+
+
+ENDPOINTS = {name: Endpoint(name, pod.ip, 9090) for name, pod in PODS.items()} | {
+    "a-again": Endpoint("a", PODS["b"].ip, 9090)
+}
+SERVICE_RULES = """
+externalRules:
+- seriesQuery: depth{queue!=""}
+  resources: {namespaced: false}
+  metricsQuery: QUERY
+  scrape: {service: {namespace: inference, name: gateway}, PORT}
+- seriesQuery: hits_total
+  resources: {namespaced: false}
+  name: {as: hits}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))
+  scrape: {service: {namespace: inference, name: gateway}, PORT}
+- seriesQuery: plain
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+"""
+
+
+def prometheus(settings: dict[str, Any], now: Callable[[], float]) -> Callable[[str], Outcome]:
+    def answer(promql: str) -> Outcome:
+        is_age = "timestamp" in promql
+        found = settings.get("ages" if is_age else "values", {})
+        if isinstance(found, str):
+            return PrometheusError(*found.split(": ", 1))
+        return vector(*(({"pod": pod}, value + is_age * now()) for pod, value in found.items()))
+
+    return answer
+
+
+class Script:
+    """A world, and what is said of it."""
+
+    def __init__(self, here: World, *, is_service: bool) -> None:
+        self.here = here
+        self.is_service = is_service
+        self.ready: dict[str, float] = {}
+        here.scraped.follow_readiness(lambda _: self.ready)
+
+    async def happen(self, text: str) -> None:
+        here = self.here
+        match text.split(" ", 1):
+            case ["own" | "endpoints" | "missing" | "none" | "unknown" as what, rest]:
+                self.follow(what, rest)
+            case ["want", rest]:
+                metrics, *names = rest.split(" ")
+                here.scraped.want("x", "shop", metrics.split(","), [PODS[name] for name in names])
+            case ["ready", rest]:
+                name, seconds = rest.split(" ")
+                self.ready[name] = here.clock.monotonic() + float(seconds)
+            case ["wait", seconds]:
+                here.clock.advance(float(seconds))
+            case ["step", seconds]:
+                here.clock.advance(float(seconds))
+                await here.scrape()
+            case [name, body] if body.startswith("!"):
+                here.reader.bodies[PODS[name].ip] = ScrapeError(*body[1:].split(": ", 1))
+            case [name, body]:
+                here.reader.bodies[PODS[name].ip] = body.replace("; ", "\n")
+
+    def follow(self, what: str, rest: str) -> None:
+        """Let the autoscaler want metrics, or the Service have endpoints."""
+        if what == "own":
+            self.here.endpoints.want("x", [metric for metric in rest.split(",") if metric != "-"])
+            return
+        if what == "endpoints":
+            found = FoundEndpoints(tuple(ENDPOINTS[name] for name in rest.split(" ")))
+        elif what == "missing":
+            found = FoundEndpoints((ENDPOINTS["a"],), missing=(rest,))
+        else:
+            found = FoundEndpoints((), rest, known=what == "none")
+        for key in self.here.endpoints.groups:
+            self.here.endpoints.put(key, found)
+
+    def sum(self, metric: str, selector: str) -> list[str]:
+        entry, now = self.here.endpoints.entry_of(metric), self.here.clock.wall()
+        if entry is None:
+            return ["not scraped"]
+        found = self.here.endpoints.read(entry, matchers.from_selector(parse_selector(selector)))
+        if found is None:
+            return ["not wanted"]
+        if found.elements:
+            values = " ".join(f"{element.value:g}" for element in found.elements)
+            return [f"{values} of {found.time - now:+.4g} s{found.overdue and ' overdue: '}{found.overdue}"]
+        said = "nothing" if found.elements is not None else "unknown"
+        return [f"{said} since {found.last - now:+.4g} s: {found.reason}"]
+
+    def look(self, metric: str, selector: str) -> list[str]:
+        now = self.here.clock.wall()
+        found = read(self.here, metric, *PODS, selector=selector)
+        said = [
+            f"{name} {value.value:g} of {value.time - now:+.4g} s{' overdue' * value.overdue}"
+            for name, value in found.values.items()
+        ]
+        said += [f"{name} is absent since {time - now:+.4g} s" for name, time in found.absent.items()]
+        return [*said, *(f"{name} is unseen" for name in sorted(found.unseen))]
+
+    async def ask(self, metric: str) -> list[str]:
+        here = self.here
+        here.querier.asked.clear()
+        now = here.clock.wall()
+        try:
+            if self.is_service:
+                asked = external_question(f"/namespaces/shop/{metric}")
+                sums = (await here.provider.external(asked)).items
+                said = [f"{each.labels} {each.milli}m of {each.time - now:+.4g} s" for each in sums]
+            else:
+                items = (await here.provider.custom(custom_question(f"/namespaces/shop/{metric}"))).items
+                said = [f"{item.described.name} {item.milli}m of {item.time - now:+.4g} s" for item in items]
+        except StatusError as error:
+            said = [f"{error.code} {error.message}"]
+        return [*(f"asks {promql}" for promql in here.querier.asked), *(said or ["nothing"])]
+
+    async def answer(self, text: str) -> list[str]:
+        if text.startswith("api "):
+            return await self.ask(text.removeprefix("api "))
+        if text.startswith("sum "):
+            metric, _, selector = text.removeprefix("sum ").partition(" ")
+            return self.sum(metric, selector)
+        metric, _, selector = text.partition(" ")
+        return self.look(metric, selector) or ["nothing"]
+
+
+async def run(settings: dict[str, Any], lines: list[str]) -> str:
+    said: list[str] = []
+    text = rules(settings.get("scrape", "")).replace("  scrape:", f"  {settings.get('more', '')}\n  scrape:")
+    names = settings.get("names", "")
+    if "service" in settings:
+        text = SERVICE_RULES.replace("PORT", settings["service"] or "port: metrics")
+        text = text.replace("QUERY", settings.get("query", "sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)"))
+    async with scraping(text.replace("  \n", ""), names=tuple(names)) as here:
+        here.querier.answer = prometheus(settings, here.clock.wall)
+        script = Script(here, is_service="service" in settings)
+        for line in lines:
+            said.append(line)
+            if line.startswith("> "):
+                await script.happen(line[2:])
+            elif line.startswith("? "):
+                said += await script.answer(line[2:])
+        said += [f"fault {' '.join(key)}: {text}" for key, text in sorted(here.faults.active().items())]
+        for source in ("scrape", "overdue", "prometheus", "absent"):
+            if count := here.metric("fastpath_scraped_values_total", source=source):
+                said.append(f"{count:.0f} values: {source}")
+    return "".join(f"{line}\n" for line in said)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_script(path: Path, pytestconfig: pytest.Config) -> None:
+    worlds = []
+    for text in path.read_text().split("===\n"):
+        settings, separator, expected = text.partition("---\n")
+        lines = [line for line in expected.splitlines() if line.startswith(("> ", "? ", "#"))]
+        said = asyncio.run(run(yaml.safe_load(settings) or {}, lines))
+        worlds.append(settings + separator + said)
+    if pytestconfig.getoption("update"):
+        path.write_text("===\n".join(worlds))
+    else:
+        assert "===\n".join(worlds) == path.read_text()
