@@ -66,9 +66,8 @@ CASES: Mapping[str, Installation] = {
     "cert-manager": Installation(
         ("cert-manager",),
         _values(certManager={"enabled": True}),
-        frozenset(
-            {"Certificate/fastpath/fastpath-serving-ca only in kustomize"}
-        ),  # a ServiceMonitor reads it
+        # a ServiceMonitor reads it
+        frozenset({"Certificate/fastpath/fastpath-serving-ca only in kustomize"}),
     ),
     "external": Installation(("external",), _values(external=True, **GIVEN)),
     "resource": Installation(("resource", "resource-rules"), _values(resource=True, **GIVEN)),
@@ -93,15 +92,8 @@ CASES: Mapping[str, Installation] = {
     ),
     "everything": Installation(
         (
-            *(
-                "external",
-                "resource",
-                "resource-rules",
-                "scaler",
-                "service-monitor",
-                "scaler-service-monitor",
-            ),
-            *("network-policy", "cert-manager"),
+            *("external", "resource", "resource-rules", "scaler", "service-monitor"),
+            *("scaler-service-monitor", "network-policy", "cert-manager"),
         ),
         _values(
             external=True,
@@ -266,21 +258,12 @@ def test_every_listed_difference_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
-        pytest.param(lambda objects: objects.documents.pop(), "only in kustomize", id="an object less"),
-        pytest.param(
-            lambda objects: objects.container["args"].append("--x"),
-            "containers[0].args[",
-            id="an argument more",
-        ),
-        pytest.param(
-            lambda objects: objects.one("Service")["spec"].pop("selector"), "spec.selector", id="a field less"
-        ),
-        pytest.param(
-            lambda objects: objects.one("Deployment")["spec"].update(replicas="2"),
-            "replicas",
-            id="another type",
-        ),
+        (lambda objects: objects.documents.pop(), "only in kustomize"),
+        (lambda objects: objects.container["args"].append("--x"), "containers[0].args["),
+        (lambda objects: objects.one("Service")["spec"].pop("selector"), "spec.selector"),
+        (lambda objects: objects.one("Deployment")["spec"].update(replicas="2"), "replicas"),
     ],
+    ids=["an object less", "an argument more", "a field less", "another type"],
 )
 def test_a_difference_is_found(change: Any, wanted: str) -> None:
     values = CASES["base"].values
