@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.config import rules_file
@@ -169,6 +169,7 @@ TEXTS = st.one_of(
 )
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -77,14 +77,18 @@ def test_the_kustomization_of_the_page(overlay: Path) -> None:
     assert registered == set(apiservices.names_of(options.serve_groups))
 
 
-def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
-    """The patch of the page reaches the arguments of both Deployments."""
+def with_components(overlay: Path, *components: str) -> rendered.Objects:
+    """Render the page's kustomization with the kinds and components before its own."""
     path = overlay / "kustomization.yaml"
     document = yaml.safe_load(path.read_text())
     document["resources"].append("../manifests/crd")
-    document["components"].insert(0, "../manifests/components/scaler")
+    document["components"][:0] = components
     path.write_text(yaml.safe_dump(document))
-    objects = rendered.render(overlay)
+    return rendered.render(overlay)
+
+
+def test_the_patch_of_the_page_reaches_the_arguments_of_both_deployments(overlay: Path) -> None:
+    objects = with_components(overlay, "../manifests/components/scaler")
     for name in ("fastpath", "fastpath-scaler"):
         options, _ = SERVE.parse(objects.of(name).container["args"])
         assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
@@ -95,12 +99,7 @@ def test_the_components_for_idle_scale_down(overlay: Path) -> None:
     page = (rendered.ROOT / "docs" / "guides" / "idle-scale-down.md").read_text()
     (block,) = rendered.blocks(page, "yaml component")
     listed = yaml.safe_load(block)["components"]
-    path = overlay / "kustomization.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["resources"].append("../manifests/crd")
-    document["components"][:0] = listed
-    path.write_text(yaml.safe_dump(document))
-    objects = rendered.render(overlay)
+    objects = with_components(overlay, *listed)
     assert objects.one("ValidatingAdmissionPolicy")
     assert objects.one("ClusterRoleBinding", "fastpath-idle-scale-down")
     assert f"`{listed[0].removeprefix('../manifests/')}`" in page
@@ -224,17 +223,6 @@ async def test_there_and_back(cluster: Cluster, shell: PageShell) -> None:
     steps = list(dict.fromkeys(migration.seen))
     assert steps == ["v1beta1 prometheus-adapter", "v1beta2 fastpath"]
     assert migration.seen[-1] == "v1beta1 prometheus-adapter"
-
-
-async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, shell: PageShell) -> None:
-    beside, switch, _ = rendered.blocks(MIGRATION.read_text(), "sh")
-    migration = Migration(cluster, shell)
-    before = migration.registrations()
-    for block in (beside, switch, rendered.blocks(MIGRATION.read_text(), "sh back")[0]):
-        await migration.run(block)
-    assert migration.registrations() == before
-    # the old version is preferred again before the new one is gone
-    assert migration.seen[-2:] == ["v1beta1 prometheus-adapter", "v1beta1 prometheus-adapter"]
 
 
 async def test_a_renewal_as_the_page_says(
