@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
-from fastpath_sandbox.prometheus.server import Prometheus, format_value
+from fastpath_sandbox.prometheus.server import Prometheus
 
 NOW = 1_700_000_010.0
 
@@ -138,23 +138,3 @@ async def test_faults(server: Prometheus, api: aiohttp.ClientSession) -> None:
     await server.up()
     assert server.url == url
     assert (await query(api, "up"))[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (-0.0, "-0"),
-        (1.0, "1"),
-        (0.1, "0.1"),
-        (1e20, "100000000000000000000"),
-        (1e21, "1e+21"),
-        (1e-6, "0.000001"),
-        (1e-7, "1e-07"),
-        (float("nan"), "NaN"),
-        (float("inf"), "+Inf"),
-        (float("-inf"), "-Inf"),
-    ],
-)
-def test_values(value: float, text: str) -> None:
-    assert format_value(value) == text
