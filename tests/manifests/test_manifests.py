@@ -69,22 +69,6 @@ def options_of(objects: Objects) -> Options:
     return options
 
 
-def test_an_older_kubectl_is_named_and_the_plain_files_are_checked_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "kubectl"
-    program.write_text("""#!/bin/sh\necho '{"clientVersion": {"gitVersion": "v1.26.9+vendor"}}'\n""")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    rendered.kubectl_version.cache_clear()
-    try:
-        with pytest.raises(pytest.skip.Exception, match=r"^kubectl 1\.26 has no kustomize v5"):
-            rendered.render(MANIFESTS / "base")
-    finally:
-        rendered.kubectl_version.cache_clear()
-    assert rendered.read_base().all("Deployment")
-
-
 every_rendering = pytest.mark.parametrize("name", NAMES)
 
 
@@ -137,14 +121,6 @@ def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str)
         options_of(objects).serve_groups
     )
     assert served["metrics.k8s.io"] is ("resource-rules" in components_of(name))
-
-
-def test_the_example_of_external_rules_has_no_fault() -> None:
-    parsed = rules_file.parse_rules(EXTERNAL_EXAMPLE.read_text(), "example-rules.yaml")
-    assert (parsed.faults, parsed.fatal) == ((), ())
-    rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)
-    assert faults == ()
-    assert len(rules.external) == 1
 
 
 @every_rendering
