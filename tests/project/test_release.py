@@ -113,51 +113,13 @@ def test_all_places_of_this_tree_say_one_version() -> None:
 
 # Its notes.
 
-CHANGELOG = """\
-# Changelog
-
-## [Unreleased]
-
-- not yet
-
-## [1.2.3] - 2026-11-23
-
-### Added
-
-- A line that is
-  broken, with [a link](docs/concepts.md#boost) and
-  [another](https://example.com/x).
-    - an item below it
-- `a: b`
-
-A paragraph of
-two lines.
-
-    code that
-    is kept
-
-## [1.2.2] - 2026-01-01
-
-- before
-"""
-NOTES = """\
-### Added
-
-- A line that is broken, with [a link]({base}docs/concepts.md#boost) and [another](https://example.com/x).
-    - an item below it
-- `a: b`
-
-A paragraph of two lines.
-
-    code that
-    is kept
-"""
+TEXTS = Path(__file__).parent / "release"
 
 
 def _notes(folder: Path, version: str, environment: Mapping[str, str]) -> Finished:
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "release-notes", folder / "scripts")
-    (folder / "CHANGELOG.md").write_text(CHANGELOG)
+    shutil.copy(TEXTS / "changelog.txt", folder / "CHANGELOG.md")
     return subprocess.run(
         [sys.executable, folder / "scripts" / "release-notes", version],
         env={"PATH": os.environ["PATH"], **environment},
@@ -176,7 +138,11 @@ def test_notes_are_the_section_of_the_changelog(
     tmp_path: Path, environment: Mapping[str, str], base: str
 ) -> None:
     done = _notes(tmp_path, "1.2.3", environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, NOTES.format(base=base), "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        (TEXTS / "notes.txt").read_text().format(base=base),
+        "",
+    )
 
 
 def test_the_unreleased_changes_are_well_formed() -> None:
