@@ -158,38 +158,31 @@ def test_names_are_not_too_long() -> None:
 
 
 PLACEHOLDER = "placeholder"
-TEXTS: Values = {
-    "fullnameOverride": PLACEHOLDER,
-    "nameOverride": PLACEHOLDER,
-    "namespaceOverride": PLACEHOLDER,
-    "customAnnotations": {"a": PLACEHOLDER},
-    "customLabels": {"a": PLACEHOLDER},
-    "image": {"tag": PLACEHOLDER, "pullSecrets": [PLACEHOLDER]},
-    "prometheus": {"path": PLACEHOLDER},
-    "logLevel": PLACEHOLDER,
-    "extraArguments": [PLACEHOLDER],
-    "priorityClassName": f"system-{PLACEHOLDER}",
-    "env": [{"name": "A", "value": PLACEHOLDER}],
-    "serviceAccount": {"name": PLACEHOLDER, "annotations": {"a": PLACEHOLDER}},
-    "service": {"clusterIP": PLACEHOLDER},
-    "rules": {"existing": PLACEHOLDER, "default": True, "external": [RULE]},
-    "scaler": {
-        "enabled": True,
-        "extraArguments": [PLACEHOLDER],
-        "serviceAccount": {"name": PLACEHOLDER},
-        "idleScaleDown": {"enabled": True},
-    },
-    "serviceMonitor": {
-        "enabled": True,
-        "prometheus": {"namespace": PLACEHOLDER, "serviceAccount": PLACEHOLDER},
-    },
-    "dashboards": {"enabled": True, "namespace": PLACEHOLDER},
-    "alerts": {"enabled": True, "namespace": PLACEHOLDER},
-    "networkPolicy": {
-        "enabled": True,
-        "prometheus": {"namespace": PLACEHOLDER, "podLabels": {"a": PLACEHOLDER}},
-    },
-}
+TEXTS: Values = yaml.safe_load("""
+fullnameOverride: placeholder
+nameOverride: placeholder
+namespaceOverride: placeholder
+customAnnotations: {a: placeholder}
+customLabels: {a: placeholder}
+image: {tag: placeholder, pullSecrets: [placeholder]}
+prometheus: {path: placeholder}
+logLevel: placeholder
+extraArguments: [placeholder]
+priorityClassName: system-placeholder
+env: [{name: A, value: placeholder}]
+serviceAccount: {name: placeholder, annotations: {a: placeholder}}
+service: {clusterIP: placeholder}
+rules: {existing: placeholder, default: true, external: [{seriesQuery: a}]}
+scaler:
+  enabled: true
+  extraArguments: [placeholder]
+  serviceAccount: {name: placeholder}
+  idleScaleDown: {enabled: true}
+serviceMonitor: {enabled: true, prometheus: {namespace: placeholder, serviceAccount: placeholder}}
+dashboards: {enabled: true, namespace: placeholder}
+alerts: {enabled: true, namespace: placeholder}
+networkPolicy: {enabled: true, prometheus: {namespace: placeholder, podLabels: {a: placeholder}}}
+""")
 
 
 def free(values: Values, schema: chart_values.Schema) -> Values:

@@ -189,42 +189,6 @@ def shell(cluster: Cluster, overlay: Path) -> PageShell:
     return PageShell(overlay, program, ["--validate=false"])
 
 
-async def test_there_and_back(cluster: Cluster, shell: PageShell) -> None:
-    beside, switch, rest = rendered.blocks(MIGRATION.read_text(), "sh")
-    switch_back, rest_back = rendered.blocks(MIGRATION.read_text(), "sh back")
-    migration = Migration(cluster, shell)
-    before = migration.registrations()
-    await shell.paste(*rendered.blocks(MIGRATION.read_text(), "sh save"))
-
-    await migration.run(beside)
-    assert migration.registrations() == before
-    assert cluster.get("Deployment", "fastpath", "fastpath")["spec"]["replicas"] == 2
-    assert cluster.get("Secret", "fastpath-serving", "fastpath")["type"] == "kubernetes.io/tls"
-
-    await migration.run(switch)
-    added = migration.registrations()
-    assert added.pop("v1beta2.custom.metrics.k8s.io")["service"] == OURS
-    assert added == before
-
-    await migration.run(rest)
-    assert {name: spec["service"] for name, spec in migration.registrations().items()} == {
-        "v1beta1.custom.metrics.k8s.io": OURS,
-        "v1beta1.external.metrics.k8s.io": OURS,
-        "v1beta2.custom.metrics.k8s.io": OURS,
-    }
-
-    await migration.run(rest_back)
-    returned = migration.registrations()
-    del returned["v1beta2.custom.metrics.k8s.io"]
-    assert returned == before
-
-    await migration.run(switch_back)
-    assert migration.registrations() == before
-    steps = list(dict.fromkeys(migration.seen))
-    assert steps == ["v1beta1 prometheus-adapter", "v1beta2 fastpath"]
-    assert migration.seen[-1] == "v1beta1 prometheus-adapter"
-
-
 async def test_a_renewal_as_the_page_says(
     cluster: Cluster, kubectl: Kubectl, overlay: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,18 +277,27 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, shell: PageShell) ->
 
 
 @pytest.mark.parametrize("steps", [2, 3], ids=["one version switched", "all switched"])
-async def test_a_removal_after_the_way_back_leaves_the_other_adapter_registered(
-    cluster: Cluster, shell: PageShell, steps: int
-) -> None:
+async def test_there_and_back_and_removed(cluster: Cluster, shell: PageShell, steps: int) -> None:
+    """A removal after the way back leaves the other adapter registered."""
     blocks = rendered.blocks(MIGRATION.read_text(), "sh")
     migration = Migration(cluster, shell)
     labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in cluster.list("APIService")}
     before = migration.registrations()
     await shell.paste(*rendered.blocks(MIGRATION.read_text(), "sh save"))
+    reached = []
     for block in blocks[:steps]:
         await migration.run(block)
+        reached.append({name for name, spec in migration.registrations().items() if spec["service"] == OURS})
+    assert cluster.get("Deployment", "fastpath", "fastpath")["spec"]["replicas"] == 2
+    assert cluster.get("Secret", "fastpath-serving", "fastpath")["type"] == "kubernetes.io/tls"
+    added = {"v1beta2.custom.metrics.k8s.io"}
+    assert reached == [set(), added, added | before.keys()][:steps]
     for block in reversed(rendered.blocks(MIGRATION.read_text(), "sh back")[: steps - 1]):
         await migration.run(block)
+    assert migration.registrations() == before
+    assert list(dict.fromkeys(migration.seen)) == ["v1beta1 prometheus-adapter", "v1beta2 fastpath"]
+    # the old version is preferred again before the new one is gone
+    assert migration.seen[-2:] == ["v1beta1 prometheus-adapter"] * 2
     (block,) = rendered.blocks(UNINSTALL.read_text(), "sh remove")
     for line in block.strip().splitlines():
         await shell.paste(line.replace("--ignore-not-found", "--ignore-not-found --wait=false"))

@@ -12,7 +12,6 @@ from adapter.config.options import SERVE, Options
 from adapter.kubernetes.ownership import installation_lock
 from adapter.model.autoscaling import floor, slices
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
-from scripts.generate import crd, crd_schedules
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 
@@ -100,14 +99,6 @@ def _config_maps(namespace: str) -> list[Want]:
         for name in (floor.config_map_name(number), *names):
             wants += [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update")]
     return wants
-
-
-def test_the_kinds_are_part_of_the_overlay() -> None:
-    for made in (crd.definition(), crd_schedules.definition()):
-        kind = overlay().one("CustomResourceDefinition", made["metadata"]["name"])
-        assert kind["spec"] == made["spec"]
-    labels = {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in overlay().documents}
-    assert labels == {"fastpath"}
 
 
 @with_scaler
@@ -259,18 +250,6 @@ def test_idle_scale_down_adds_patches_of_pods_and_a_policy_for_that_account(
     assert condition["expression"] == f"request.userInfo.username == {user}"
     binding = objects.one("ValidatingAdmissionPolicyBinding")["spec"]
     assert binding == {"policyName": IDLE_NAME, "validationActions": ["Deny"]}
-
-
-def test_a_kind_of_ones_own_is_added_by_a_role_with_a_label() -> None:
-    rule = {"apiGroups": ["argoproj.io"], "resources": ["rollouts/scale"], "verbs": ["get", "update"]}
-    role = {
-        "kind": "ClusterRole",
-        "metadata": {"name": "rollouts", "labels": {"fastpath.io/aggregate-to-scaler": "true"}},
-        "rules": [rule],
-    }
-    want = Want("update", "argoproj.io", "rollouts/scale", "shop", "web")
-    assert not Rights(overlay(), SCALER, "fastpath").allow(want)
-    assert Rights(Objects([*overlay().documents, role]), SCALER, "fastpath").allow(want)
 
 
 def test_the_journal_is_for_whom_it_is_bound_to() -> None:

@@ -53,29 +53,21 @@ async def names(http: aiohttp.ClientSession, path: str, **query: str) -> list[st
     return [item["metadata"]["name"] for item in body["items"]]
 
 
-async def test_what_an_object_owns_goes_with_it(cluster: Cluster) -> None:
-    owner = cluster.create(deployment("web"))
-    for name in ("owned", "orphan"):
-        reference = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "name": "web",
-            "uid": owner["metadata"]["uid"],
-        }
+async def test_what_an_object_owns_goes_with_it(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    first, second, third = (
+        cluster.create(deployment(name))["metadata"]["uid"] for name in ("one", "two", "x")
+    )
+    for name, owners in (("owned", [first]), ("shared", [first, second]), ("alone", []), ("orphan", [third])):
         owned = pod(name)
-        owned["metadata"]["ownerReferences"] = [reference] if name == "owned" else []
+        owned["metadata"]["ownerReferences"] = [{"uid": uid, "name": "some"} for uid in owners]
         cluster.create(owned)
-    cluster.delete("deployments", "web")
-    assert [item["metadata"]["name"] for item in cluster.list("pods")] == ["orphan"]
-
-
-async def test_orphaned_objects_stay(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    owner = cluster.create(deployment("web"))
-    owned = pod("owned")
-    owned["metadata"]["ownerReferences"] = [{"uid": owner["metadata"]["uid"], "name": "web"}]
-    cluster.create(owned)
-    await ask(http, "DELETE", f"{DEPLOYMENTS}/web", params={"propagationPolicy": "Orphan"})
-    assert "ownerReferences" not in cluster.get("pods", "owned")["metadata"]
+    cluster.delete("deployments", "one")
+    assert [each["uid"] for each in cluster.get("pods", "shared")["metadata"]["ownerReferences"]] == [second]
+    assert await names(http, PODS) == ["alone", "orphan", "shared"]
+    cluster.delete("deployments", "two")
+    await ask(http, "DELETE", f"{DEPLOYMENTS}/x", params={"propagationPolicy": "Orphan"})
+    assert await names(http, PODS) == ["alone", "orphan"]
+    assert "ownerReferences" not in cluster.get("pods", "orphan")["metadata"]
 
 
 async def test_pages_show_one_version(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -272,17 +264,6 @@ async def test_ages(seconds: float, age: str) -> None:
         now += seconds
         _, table = await ask(http, "GET", PODS, headers=TABLE)
         assert table["rows"][0]["cells"][-1] == age
-
-
-async def test_an_object_with_another_owner_stays(cluster: Cluster) -> None:
-    first, second = (cluster.create(deployment(name))["metadata"]["uid"] for name in ("one", "two"))
-    owned = pod("owned")
-    owned["metadata"]["ownerReferences"] = [{"uid": first, "name": "one"}, {"uid": second, "name": "two"}]
-    cluster.create(owned)
-    cluster.delete("deployments", "one")
-    assert [owner["name"] for owner in cluster.get("pods", "owned")["metadata"]["ownerReferences"]] == ["two"]
-    cluster.delete("deployments", "two")
-    assert cluster.list("pods") == []
 
 
 async def test_a_kubeconfig_without_authority(tmp_path: Path, authority: Authority) -> None:

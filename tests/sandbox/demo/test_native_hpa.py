@@ -17,6 +17,7 @@ from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
+from tests.support import scaling
 from tests.support.clock import FakeClock
 from tests.support.waiting import running, until
 
@@ -98,10 +99,7 @@ class World:
         return {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", [])}
 
 
-PODS = {
-    "type": "Pods",
-    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
-}
+PODS = scaling.pods_metric("10")
 QUEUE = {
     "type": "External",
     "external": {
@@ -109,14 +107,7 @@ QUEUE = {
         "target": {"type": "AverageValue", "averageValue": "10"},
     },
 }
-HITS = {
-    "type": "Object",
-    "object": {
-        "metric": {"name": "hits"},
-        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-}
+HITS = scaling.object_metric("AverageValue", averageValue="10")
 CPU = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
