@@ -12,15 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import (
-    load,
-    page,
-    paths,
-    peer,
-    plot,
-    reaction,
-    suite,
-)
+from benchmarks import load, page, paths, peer, plot, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -39,12 +31,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
 def _bench(*arguments: str, peer_program: Path | str = "") -> subprocess.CompletedProcess[str]:
-    return _run("suite", *arguments, peer_program=peer_program)
-
-
-def _run(module: str, *arguments: str, peer_program: Path | str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
+        [sys.executable, "-m", "benchmarks.suite", *arguments],
         cwd=_ROOT,
         capture_output=True,
         text=True,
@@ -125,18 +113,6 @@ def test_the_pictures_are_up_to_date(name: str) -> None:
     assert plot.path_of(name).read_text() == made, f"run python -m benchmarks.plot {name}"
 
 
-def test_a_panel_shows_all_of_the_longest_time() -> None:
-    assert plot.scale_of(1.4) == (5, [0, 5])
-    assert plot.scale_of(35.0) == (40, [0, 10, 20, 30, 40])
-    assert plot.scale_of(118.0) == (120, [0, 40, 80, 120])
-
-
-def test_replicas_over_time_survive_the_results() -> None:
-    curves = [[(7.309, 3), (22.32, 4)], [(14.318, 4)], []]
-    assert reaction.read_curves(reaction.write_curves(curves)) == curves
-    assert plot.average(curves, 2) == [(0.0, 2.0), (7.309, 7 / 3), (14.318, 3.0), (22.32, 10 / 3)]
-
-
 def test_other_pages_have_the_figures_of_the_results() -> None:
     figures = suite.read(suite.RESULTS)["reaction"]["figures"]
     pages = {
@@ -162,103 +138,16 @@ def test_other_pages_have_the_figures_of_the_results() -> None:
     assert f"and {median['prometheus_slow']:.0f} s after it" in pages["docs/guides/fast-scaler.md"]
 
 
-_RESULTS: Mapping[str, suite.Entry] = {
-    "serve": {
-        "figures": {"warm_p50_ms": 1.2345, "warm_requests_per_second": 12345.6, "share": 0.4321},
-        "goals": {
-            "warm_p50_ms": {
-                "what": "warm, p50",
-                "limit": 1,
-                "unit": "ms",
-                "at_least": False,
-                "reached": False,
-            }
-        },
-        "settings": {"hpas": 200},
-        "machine": {"cores": 2, "cpu": "some", "load": 0.5},
-        "time": "2026-11-20T12:00:00+00:00",
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("text", "made"),
-    [
-        pytest.param("{{serve.warm_p50_ms}}", "1.23", id="figure"),
-        pytest.param("{{serve.share:.0%}}", "43%", id="format"),
-        pytest.param("{{serve.settings.hpas}}, {{serve.machine.cpu}}", "200, some", id="setting and machine"),
-        pytest.param("a\n{{when serve.share}}\nb\n{{end}}\nc", "a\nb\nc", id="kept block"),
-        pytest.param("a\n{{when serve.none}}\n{{serve.none}}\n{{end}}\nc", "a\nc", id="dropped block"),
-        pytest.param(
-            "{{when serve.share}}\na\n{{when serve.none}}\nb\n{{end}}\nc\n{{end}}\n",
-            "a\nc\n",
-            id="block in a block",
-        ),
-        pytest.param(
-            "{{run}}",
-            "All figures are of commit `unknown`, measured on one machine, 2 cores of some, on 2026-11-20.",
-            id="one run",
-        ),
-        pytest.param(
-            "{{missed}}",
-            "| missed goal | goal | measured |\n| --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms |",
-            id="missed goals",
-        ),
-        pytest.param("{{behind}}", "prometheus-adapter is ahead in no row of the comparison.", id="nowhere"),
-        pytest.param(
-            "{{goals}}",
-            "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | "
-            "**missed** |",
-            id="goals",
-        ),
-    ],
-)
-def test_a_placeholder_becomes(text: str, made: str) -> None:
-    assert page.render(text, _RESULTS) == made
-
-
-def test_figures_of_several_commits_say_so() -> None:
-    serve = _RESULTS["serve"]
-    results = {"serve": serve | {"commit": "abc"}, "tick": serve | {"commit": "def"}}
-    results["hpas"] = results["tick"]
-
-    assert page.render("{{run}}", results).splitlines()[2:] == [
-        "- commit `abc`, 2 cores of some: serve",
-        "- commit `def`, 2 cores of some: hpas, tick",
-    ]
-
-
-def test_rows_where_the_peer_is_ahead_are_named() -> None:
-    ahead = {"warm_requests_per_second_ratio": 20.0, "cold_p99_ms_ratio": 0.5, "memory_mib_ratio": 1.0}
-    behind = {"mixed_requests_per_second_ratio": 0.9, "warm_p99_ms_ratio": 1.5}
-    figures = {f"unthrottled_{name}": ratio for name, ratio in (ahead | behind).items()}
-
-    assert peer.find_behind(figures) == [
-        "mixed_requests_per_second (unthrottled, 0.90x)",
-        "warm_p99_ms (unthrottled, 1.50x)",
-    ]
-
-
 @pytest.mark.parametrize(
     "name", ["versus serve.none", "serve.none", "serve.settings", "ratios none", "serve.share:nonsense", ""]
 )
 def test_an_unknown_placeholder_is_named(name: str) -> None:
     with pytest.raises(page.UnknownError) as caught:
-        page.render(f"before {{{{{name}}}}} {{{{serve.share}}}}", _RESULTS)
+        page.render(
+            f"before {{{{{name}}}}}", {"serve": {"figures": {"share": 0.4}, "settings": {"hpas": 200}}}
+        )
 
     assert str(caught.value).startswith(f"{{{{{name}}}}}: ")
-
-
-def test_pages_of_results_that_lack_something_are_not_written(tmp_path: Path) -> None:
-    before = [(page.FOLDER / path.stem).read_bytes() for path in page.TEXTS]
-    suite.write(tmp_path / "some.json", _RESULTS)
-
-    done = _run("page", str(tmp_path / "some.json"))
-
-    assert done.returncode == 2
-    assert ": the results have no such figure" in done.stderr
-    assert ": the results have no benchmark ready" in done.stderr
-    assert [(page.FOLDER / path.stem).read_bytes() for path in page.TEXTS] == before
 
 
 def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:

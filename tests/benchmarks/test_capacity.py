@@ -1,14 +1,11 @@
 """When a workload has its pods, on times that are known, and the pods of the benchmark that measures it."""
 
 import math
-import statistics
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from adapter.compose.clock import SystemClock
-from benchmarks import capacity
 from benchmarks.capacity import PodTimes, Startup, WorkloadTimes
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import NAMESPACE, PODS, Workload
@@ -27,10 +24,6 @@ def stepped(
 
 def starting(*times: tuple[float, float]) -> list[PodTimes]:
     return [PodTimes(ready, counted) for ready, counted in times]
-
-
-def test_enough_is_ninety_percent() -> None:
-    assert [capacity.enough_of(needed) for needed in (1, 2, 4, 10, 11, 20)] == [1, 2, 4, 9, 10, 18]
 
 
 def test_the_time_ends_with_the_last_pod_that_is_needed() -> None:
@@ -63,22 +56,6 @@ def test_shortage_is_missing_pods_times_seconds() -> None:
 
     assert times.shortage(200.0) == 4 * 10 + 3 * 10 + 1 * 20
     assert times.shortage(115.0) == 4 * 10 + 3 * 5
-
-
-def test_overshoot_is_the_highest_count_over_the_needed_one() -> None:
-    assert stepped(asked=((90.0, 20), (101.0, 9), (102.0, 12), (110.0, 10))).overshoot() == 1.2
-    assert stepped(asked=()).overshoot() == 0
-
-
-def test_start_up_times_are_drawn_around_their_median() -> None:
-    drawn = capacity.draw_startups(20.0, 5000, "some seed")
-    times = [each.ready for each in drawn]
-
-    assert drawn == capacity.draw_startups(20.0, 5000, "some seed")
-    assert drawn != capacity.draw_startups(20.0, 5000, "another seed")
-    assert statistics.median(times) == pytest.approx(20.0, rel=0.03)
-    assert capacity.p95(times) / 20.0 == pytest.approx(math.exp(1.645 * capacity.SIGMA), rel=0.05)
-    assert all(0 < each.started < each.ready for each in drawn)
 
 
 async def test_a_pod_counts_once_it_is_ready_and_its_reader_has_read_it(tmp_path: Path) -> None:

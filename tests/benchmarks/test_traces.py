@@ -48,14 +48,6 @@ def test_another_content_is_refused(tmp_path: Path) -> None:
         traces.fetch(trace, tmp_path)
 
 
-def test_the_table_has_a_line_for_each_trace_and_start_up() -> None:
-    cells = tuple(simulated.Cell(1.234 * place, 110.4) for place in (1, 2, 10))
-    table = simulated.render([simulated.Row(0, 20, 15.25, cells, 0.1)])
-    assert table.splitlines()[-1] == (
-        "| WorldCup 98 (1 min) | 15.2 | 20 s | 1.23 % / 110 % | 2.47 % / 110 % | 12.3 % / 110 % |"
-    )
-
-
 def test_the_page_has_all_traces() -> None:
     page = simulated.PAGE.read_text("utf-8")
     for trace in TRACES:

@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 
 from adapter.server import tls
-from tests.chart.test_values import MONITOR, SCALER, join
 from tests.support import charts
 from tests.support.charts import NOTES
 from tests.support.rendered import Objects
@@ -19,7 +18,11 @@ Values = dict[str, Any]
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-ALL = join(join(SCALER, MONITOR), {"rules": {"external": [{"seriesQuery": "a"}]}})
+ALL: Values = {
+    "scaler": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "rules": {"external": [{"seriesQuery": "a"}]},
+}
 PAIR = {"tls": {"enable": True, "certificate": "certificate", "key": "key", "ca": "authority"}}
 EXISTING = {"tls": {"existingSecret": "mine", "ca": "authority"}}
 
@@ -84,42 +87,12 @@ def test_the_key_of_the_authority_is_nowhere() -> None:
     assert b"PRIVATE KEY" in decoded(data["tls.key"])
 
 
-def test_a_given_pair_is_taken() -> None:
-    objects = charts.render(join(ALL, PAIR))
-    secret = objects.one("Secret")
-    assert {key: decoded(value) for key, value in secret["data"].items()} == {
-        "tls.crt": b"certificate",
-        "tls.key": b"key",
-    }
-    assert mounted(objects) == {secret["metadata"]["name"]}
-    assert {decoded(each or "") for each in bundles(objects)} == {b"authority"}
-
-
-def test_a_secret_that_exists_is_mounted_and_not_made() -> None:
-    objects = charts.render(join(ALL, EXISTING))
-    assert not objects.all("Secret")
-    assert mounted(objects) == {"mine"}
-    assert {decoded(each or "") for each in bundles(objects)} == {b"authority"}
-
-
-def test_pods_that_sign_for_themselves_are_not_verified() -> None:
-    objects = charts.render(join(ALL, {"tls": {"insecureSkipTLSVerify": True}}))
-    assert not objects.all("Secret")
-    assert mounted(objects) == set()
-    assert bundles(objects) == {None}
-    assert {each["spec"]["insecureSkipTLSVerify"] for each in objects.all("APIService")} == {True}
-    for deployment in objects.all("Deployment"):
-        pod = deployment["spec"]["template"]["spec"]
-        assert "--cert-dir=/tmp/cert" in pod["containers"][0]["args"]
-        assert {"name": "tmp", "mountPath": "/tmp"} in pod["containers"][0]["volumeMounts"]
-
-
 @pytest.mark.parametrize(
     "values", [PAIR, EXISTING, {"certManager": {"enabled": True}}], ids=["given", "existing", "cert-manager"]
 )
 def test_a_rendering_is_the_same_each_time(values: Values) -> None:
     """A tool that renders again and again, such as Argo CD, sees no change."""
-    assert charts.render_files(join(ALL, values)) == charts.render_files(join(ALL, values))
+    assert charts.render_files(ALL | values) == charts.render_files(ALL | values)
 
 
 def test_only_a_generated_certificate_differs_each_time() -> None:
@@ -129,9 +102,3 @@ def test_only_a_generated_certificate_differs_each_time() -> None:
         "templates/certificates.yaml",
     }
     assert "makes another one each time" in " ".join(first[f"templates/{NOTES}"].split())
-
-
-def test_an_authority_left_out_is_named_in_the_notes() -> None:
-    notes = charts.render_files({"tls": {"existingSecret": "mine"}})[f"templates/{NOTES}"]
-    assert "tls.ca is empty" in notes
-    assert "tls.ca is empty" not in charts.render_files(EXISTING)[f"templates/{NOTES}"]

@@ -30,13 +30,7 @@ EXTERNAL_RULES = MANIFESTS / "components" / "external" / "example-rules.yaml"
 RESOURCE_RULES = MANIFESTS / "components" / "resource-rules" / "resource.yaml"
 
 
-class Installation(NamedTuple):
-    """Components of kustomize, and the values of the chart that mean the same."""
-
-    components: Sequence[str]
-    values: JSON
-    differences: frozenset[str] = frozenset()
-    """Of this case alone."""
+CASES: Mapping[str, JSON] = yaml.safe_load((Path(__file__).parent / "kustomize.yaml").read_text())
 
 
 def _load(path: Path) -> JSON:
@@ -44,81 +38,15 @@ def _load(path: Path) -> JSON:
     return found
 
 
-def _values(*, external: bool = False, resource: bool = False, **others: Any) -> JSON:
+def values_of(name: str) -> JSON:
+    """Return the values of a case, with the rules that its components have."""
+    components = CASES[name]["components"]
     rules = {"default": False, "custom": _load(CUSTOM_RULES)["rules"]}
-    if external:
+    if "external" in components:
         rules["external"] = _load(EXTERNAL_RULES)["externalRules"]
-    if resource:
+    if "resource-rules" in components:
         rules["resource"] = _load(RESOURCE_RULES)["resourceRules"]
-    return {"rules": rules, **others}
-
-
-GIVEN: JSON = {"tls": {"existingSecret": "fastpath-serving"}}
-"""The chart makes no certificate, as kustomize makes none."""
-
-SCALER: JSON = {"scaler": {"enabled": True}}
-
-IDLE: JSON = {"enabled": True, "idleScaleDown": {"enabled": True}}
-
-CASES: Mapping[str, Installation] = {
-    "base": Installation((), _values(**GIVEN)),
-    "certificate": Installation((CERTS,), _values()),
-    "cert-manager": Installation(
-        ("cert-manager",),
-        _values(certManager={"enabled": True}),
-        frozenset(
-            {"Certificate/fastpath/fastpath-serving-ca only in kustomize"}
-        ),  # a ServiceMonitor reads it
-    ),
-    "external": Installation(("external",), _values(external=True, **GIVEN)),
-    "resource": Installation(("resource", "resource-rules"), _values(resource=True, **GIVEN)),
-    "service-monitor": Installation(("service-monitor", CERTS), _values(serviceMonitor={"enabled": True})),
-    "scaler": Installation(("scaler",), _values(**SCALER, **GIVEN)),
-    "scaler-in-process": Installation(
-        ("scaler-in-process",), _values(scaler={"enabled": True, "inProcess": True}, **GIVEN)
-    ),
-    "idle-scale-down": Installation(("scaler", "idle-scale-down"), _values(scaler=IDLE, **GIVEN)),
-    "idle-scale-down in process": Installation(
-        ("scaler-in-process", "idle-scale-down"), _values(scaler={**IDLE, "inProcess": True}, **GIVEN)
-    ),
-    "boost": Installation(
-        ("external", "scaler"), _values(boost={"enabled": True}, external=True, **SCALER, **GIVEN)
-    ),
-    "single-replica": Installation(("single-replica",), _values(replicas=1, **GIVEN)),
-    "single-replica of both": Installation(
-        ("scaler", "single-replica"), _values(replicas=1, scaler={"enabled": True, "replicas": 1}, **GIVEN)
-    ),
-    "network-policy": Installation(
-        ("scaler", "network-policy"), _values(networkPolicy={"enabled": True}, **SCALER, **GIVEN)
-    ),
-    "everything": Installation(
-        (
-            *(
-                "external",
-                "resource",
-                "resource-rules",
-                "scaler",
-                "service-monitor",
-                "scaler-service-monitor",
-            ),
-            *("network-policy", "cert-manager"),
-        ),
-        _values(
-            external=True,
-            resource=True,
-            serviceMonitor={"enabled": True},
-            networkPolicy={"enabled": True},
-            certManager={"enabled": True},
-            boost={"enabled": True},
-            **SCALER,
-        ),
-    ),
-    **{
-        name: Installation((name,), _values(**dict[str, Any]({name: {"enabled": True}}), **GIVEN))
-        for name in ("alerts", "dashboards")
-        if (MANIFESTS / "components" / name).is_dir()
-    },
-}
+    return {"rules": rules, **CASES[name].get("values", {})}
 
 
 class Difference(NamedTuple):
@@ -243,9 +171,8 @@ def compare(left: Objects, right: Objects) -> dict[str, tuple[Any, Any]]:
 @functools.cache
 def differences_of(name: str) -> Mapping[str, tuple[Any, Any]]:
     """Return what differs in a case, found once."""
-    case = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
-        return compare(kustomize(case.components, Path(folder)), charts.render(case.values))
+        return compare(kustomize(CASES[name]["components"], Path(folder)), charts.render(values_of(name)))
 
 
 def reasons(place: str) -> list[Difference]:
@@ -255,7 +182,7 @@ def reasons(place: str) -> list[Difference]:
 @pytest.mark.parametrize("name", CASES)
 def test_the_chart_has_the_objects_of_kustomize(name: str) -> None:
     unexplained = {place: pair for place, pair in differences_of(name).items() if not reasons(place)}
-    assert unexplained == dict.fromkeys(CASES[name].differences, (None, None))
+    assert unexplained == dict.fromkeys(CASES[name].get("differences", ()), (None, None))
 
 
 def test_every_listed_difference_is_one() -> None:
@@ -266,24 +193,15 @@ def test_every_listed_difference_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
-        pytest.param(lambda objects: objects.documents.pop(), "only in kustomize", id="an object less"),
-        pytest.param(
-            lambda objects: objects.container["args"].append("--x"),
-            "containers[0].args[",
-            id="an argument more",
-        ),
-        pytest.param(
-            lambda objects: objects.one("Service")["spec"].pop("selector"), "spec.selector", id="a field less"
-        ),
-        pytest.param(
-            lambda objects: objects.one("Deployment")["spec"].update(replicas="2"),
-            "replicas",
-            id="another type",
-        ),
+        (lambda objects: objects.documents.pop(), "only in kustomize"),
+        (lambda objects: objects.container["args"].append("--x"), "containers[0].args["),
+        (lambda objects: objects.one("Service")["spec"].pop("selector"), "spec.selector"),
+        (lambda objects: objects.one("Deployment")["spec"].update(replicas="2"), "replicas"),
     ],
+    ids=["an object less", "an argument more", "a field less", "another type"],
 )
 def test_a_difference_is_found(change: Any, wanted: str) -> None:
-    values = CASES["base"].values
+    values = values_of("base")
     changed = charts.render(values)
     change(changed)
     assert any(wanted in place for place in compare(charts.render(values), changed))

@@ -34,21 +34,13 @@ class Command(NamedTuple):
         for name, value in zip(self.options, self.options[1:], strict=False):
             if name == "--values":
                 assert value == "values.yaml"
-                found |= charts.read_values(guide_values())
+                found = charts.merge(found, charts.read_values(guide_values()))
             elif name == "--set":
-                _merge(found, charts.require().parse_set_string(value))
+                found = charts.merge(found, charts.require().parse_set_string(value))
         return found
 
     def option(self, name: str) -> str:
         return self.options[self.options.index(name) + 1]
-
-
-def _merge(target: JSON, more: JSON) -> None:
-    for key, value in more.items():
-        if isinstance(value, dict):
-            _merge(target.setdefault(key, {}), value)
-        else:
-            target[key] = value
 
 
 def guide_values() -> str:
@@ -79,17 +71,13 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_chart_renders_as_the_command_says(command: Command) -> None:
     if command.chart.startswith("oci://"):
-        assert command.chart == f"oci://ghcr.io/OWNER/REPOSITORY/charts/{_chart_name()}"
+        name = yaml.safe_load((charts.CHART / "Chart.yaml").read_text())["name"]
+        assert command.chart == f"oci://ghcr.io/OWNER/REPOSITORY/charts/{name}"
     else:
         assert (ROOT / command.chart).samefile(charts.CHART)
     namespace = command.option("--namespace")
     objects = charts.render(command.values(), name=command.release, namespace=namespace)
     assert objects.one("Deployment", command.release)["metadata"]["namespace"] == namespace
-
-
-def _chart_name() -> str:
-    found: str = yaml.safe_load((charts.CHART / "Chart.yaml").read_text())["name"]
-    return found
 
 
 def test_every_page_installs_the_chart() -> None:

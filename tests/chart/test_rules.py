@@ -4,14 +4,14 @@ Expected is what `fastpath check` reads from the values themselves. Files that p
 people's and not part of this repository.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.config import rules_file
@@ -19,7 +19,6 @@ from adapter.config.rules_config import Parsed
 from fastpath_tools.live import chart_values as helm_values
 from tests.rules.test_public_rules import DEFAULTS, FOLDER
 from tests.support import charts
-from tests.support.rendered import Objects
 
 CASES_OF_CHECK = Path(__file__).parents[1] / "golden" / "check"
 
@@ -29,11 +28,6 @@ KEYS = {"custom": "rules", "external": "externalRules", "resource": "resourceRul
 Values = dict[str, Any]
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
-
-
-def published() -> Sequence[Path]:
-    """Return the public configurations, none where they are not present."""
-    return sorted(FOLDER.glob("*.yaml"))
 
 
 WHOLE_FILES = ("chart-values", "common-mistakes", "faulty-files", "rules-files")
@@ -63,12 +57,8 @@ def sections_of(path: Path) -> Values:
 
 
 def config_map(values: Values) -> str:
-    """Return the rules file in the chart's ConfigMap, "" where it has none."""
-    return rules_in(charts.render(values))
-
-
-def rules_in(objects: Objects) -> str:
     """Return the rules file of the ConfigMap that the pods mount."""
+    objects = charts.render(values)
     mounted = [volume["configMap"]["name"] for volume in objects.pod["volumes"] if "configMap" in volume]
     (text,) = objects.one("ConfigMap", mounted[0])["data"].values()
     return str(text)
@@ -88,21 +78,15 @@ def _comparable(parsed: Parsed) -> Parsed:
     return replace(parsed, config=charts.without_places(parsed.config))
 
 
-CASES = [
-    pytest.param(path, default, id=f"{path.parent.name}/{path.stem}-{default}")
-    for path in (*published(), *own())
-    for default in (False, True)
-]
-
-
-@pytest.mark.parametrize(("path", "default"), CASES)
-def test_the_config_map_has_the_rules_of_the_file(path: Path, default: bool) -> None:  # noqa: FBT001
-    sections = sections_of(path)
-    values = {"rules": sections | {"default": default}}
+@pytest.mark.parametrize(
+    "path", [*sorted(FOLDER.glob("*.yaml")), *own()], ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_the_config_map_has_the_rules_of_the_file_after_the_default_ones(path: Path) -> None:
+    values = {"rules": sections_of(path) | {"default": True}}
     rendered, wanted = parse(config_map(values)), expected(values)
     assert rendered.fatal == wanted.fatal == ()
     assert rendered.config == wanted.config
-    assert len(rendered.config.rules) >= DEFAULTS * default
+    assert len(rendered.config.rules) >= DEFAULTS
     assert len(rendered.faults) == len(wanted.faults)
 
 
@@ -119,212 +103,32 @@ SCRAPE: Values = {"port": "metrics"}
     ],
 )
 def test_usages_that_are_only_scraped_register_no_api(resource: Values, *, serves: bool) -> None:
-    objects = charts.render({"rules": {"default": True, "resource": resource}})
-    registered = {each["spec"]["group"] for each in objects.all("APIService")}
-
+    values = {"rules": {"default": True, "resource": resource}}
+    registered = {each["spec"]["group"] for each in charts.render(values).all("APIService")}
     assert registered == {"custom.metrics.k8s.io"} | ({"metrics.k8s.io"} if serves else set())
-    parsed = parse(rules_in(objects))
+    parsed = parse(config_map(values))
     assert parsed.faults == ()
     assert parsed.config.serves_usages == serves
 
 
-ODD: Mapping[str, str] = {
-    "a literal block": """
-custom:
-- seriesQuery: |
-    http_requests_total{
-      namespace!="",
-      pod!=""
-    }
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: |-
-    sum(
-      rate(<<.Series>>{<<.LabelMatchers>>}[2m])
-    ) by (<<.GroupBy>>)
-""",
-    "a folded block with blank lines and its last newlines kept": """
-custom:
-- seriesQuery: >+
-    load{namespace!="",
-
-    pod!=""}
-
-
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: >-
-    sum(<<.Series>>{<<.LabelMatchers>>})
-    by (<<.GroupBy>>)
-""",
-    "a block that begins with spaces": """
-custom:
-- seriesQuery: load{namespace!=""}
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: |2
-      sum(<<.Series>>{<<.LabelMatchers>>})
-       by (<<.GroupBy>>)
-""",
-    "an empty line of spaces within a block": (
-        'custom:\n- seriesQuery: load{namespace!=""}\n  metricsQuery: |\n    sum(<<.Series>>\n       \n'
-        '    {<<.LabelMatchers>>}) by (<<.GroupBy>>)\n  resources: {template: "<<.Resource>>"}\n'
-    ),
-    "anchors, aliases and merge keys": """
-custom:
-- &first
-  seriesQuery: load{namespace!="",pod!=""}
-  resources: &resources
-    overrides:
-      namespace: {resource: namespace}
-      pod: &pod {resource: pod}
-  metricsQuery: &query sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-- <<: *first
-  name: {as: second}
-- seriesQuery: other{namespace!=""}
-  resources:
-    overrides:
-      <<: {exported_pod: *pod}
-      namespace: {resource: namespace}
-  metricsQuery: *query
-""",
-    "braces of Helm's templates and of Prometheus' within a query": """
-custom:
-- seriesQuery: load{namespace!="",pod!=""}
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: label_replace(<<.Series>>{<<.LabelMatchers>>}, "a", "{{ .Values.x }}", "", "{{-(.*)-}}")
-- seriesQuery: '{{'
-  metricsQuery: '{{ fail "no" }}{{/* not a comment */}}'
-""",
-    "two kinds of template in one query": """
-custom:
-- seriesQuery: load{namespace!=""}
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: '<<with .GroupBy>>x{<<range $k,$v := .LabelValuesByName>><<$k>>="<<$v>>"<<end>>}<<end>>'
-""",
-    "quotes, backslashes and regular expressions": r"""
-custom:
-- seriesQuery: '{__name__=~"^http_\\w+_(total|sum)$",path=~".*\\.(css|js)$",q!~''a"b''}'
-  seriesFilters: [{is: '^a\d+$'}, {isNot: "\\.\"x\""}]
-  resources: {template: 'kube_<<.Group>>_<<.Resource>>'}
-  name: {matches: '^(.*)_(\w+)$', as: '${1}_per_$2_$$'}
-  metricsQuery: "sum(rate(<<.Series>>{<<.LabelMatchers>>,path=~\"/a\\\\.b\\n\"}[1m])) by (<<.GroupBy>>)"
-""",
-    "numbers and booleans as text": """
-custom:
-- seriesQuery: "1e3"
-  resources: {overrides: {"1": {resource: "namespace"}, "0x10": {resource: pod}, "true": {resource: node}}}
-  name: {matches: "on", as: "yes"}
-  metricsQuery: "0o17"
-- seriesQuery: "2024-01-01"
-  name: {as: "~"}
-  metricsQuery: "null"
-- seriesQuery: "12:30:45"
-  name: {as: "=", matches: "010"}
-  metricsQuery: ".5"
-""",
-    "numbers and booleans that are not text": """
-custom:
-- seriesQuery: 0.5
-  metricsQuery: -1
-- seriesQuery: true
-  name: {as: 95}
-- seriesQuery: 010
-  metricsQuery: 12345678
-""",
-    "keys that YAML 1.1 reads as booleans": """
-custom:
-- seriesQuery: load{namespace!=""}
-  resources:
-    overrides:
-      y: {resource: pod}
-      n: {resource: namespace}
-      on: {resource: node}
-      "off": {resource: service}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-""",
-    "durations and numbers of extensions": """
-custom:
-- seriesQuery: load{namespace!="",pod!=""}
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-  ttl: 1m30s
-  maxAge: 5m
-resource:
-  cpu:
-    containerQuery: sum by (<<.GroupBy>>) (rate(a{<<.LabelMatchers>>}[3m]))
-    nodeQuery: sum by (<<.GroupBy>>) (rate(a{<<.LabelMatchers>>,id="/"}[3m]))
-    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
-    containerLabel: container
-  memory:
-    containerQuery: sum by (<<.GroupBy>>) (b{<<.LabelMatchers>>})
-    nodeQuery: sum by (<<.GroupBy>>) (b{<<.LabelMatchers>>,id="/"})
-    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
-    containerLabel: container
-  window: 1m30s
-""",
-    "letters of other alphabets, symbols and unusual spaces": r"""
-custom:
-- seriesQuery: 'Geschäft_total{namespace!="",日本="🚀"}'
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>,a=\"\u00a0\u3000\ufeff\t\U0001F680\"}) by (<<.GroupBy>>)"
-""",
-    "a query of 20,000 characters": (
-        "custom:\n- seriesQuery: 'load{namespace!=\"\"}'\n  resources: {template: '<<.Resource>>'}\n"
-        "  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,a=~\""
-        + "|".join(f"pod-{n}" for n in range(2200))
-        + '"})'
-        " by (<<.GroupBy>>)'\n"
-    ),
-    "comments, and what looks like one": """
-# all
-custom: # the rules
-- seriesQuery: load{namespace!=""} # not part of it
-  resources: {template: "<<.Resource>>"}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,a="x #y"}) by (<<.GroupBy>>)'
-""",
-    "flow style and JSON": """
-{"custom": [{"seriesQuery": "load{namespace!=\\"\\"}", "resources": {"template": "<<.Resource>>"},
- "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"}], "external": []}
-""",
-    "external rules of any namespace": """
-external:
-- seriesQuery: '{__name__=~"^queue_.*",name!=""}'
-  resources: {namespaced: false}
-  name: {matches: "", as: depth}
-  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (name)
-- seriesQuery: probe_success
-  resources: {overrides: {namespace: {resource: namespace}}, namespaced: false}
-  metricsQuery: |
-    max_over_time(<<.Series>>{<<.LabelMatchers>>}[5m])
-""",
-    "empty sections": "custom: []\nexternal: []\nresource: {}\n",
-    "null sections": "custom:\nexternal: ~\nresource: null\n",
-    "empty sections of the other type": "custom: {}\nexternal: {}\nresource: []\n",
-    "unknown keys, which the pods report": """
-custom:
-- seriesquery: load
-  seriesQuery: load{namespace!=""}
-  resources: {template: "<<.Resource>>", overrides: {}}
-  comment: {"a": [1, 2.5, -0.0, true, null, "x"]}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-""",
-    "an indented list with tabs after the colon": (
-        "custom:\n    -   seriesQuery:\tl{namespace!=''}\n        resources:\t{template: '<<.Resource>>'}\n"
-        "        metricsQuery:\t'<<.Series>>{<<.LabelMatchers>>}'\n"
-    ),
-    "carriage returns": (
-        'custom:\r\n- seriesQuery: load{namespace!=""}\r\n  metricsQuery: |\r\n    sum(<<.Series>>\r\n'
-        "    {<<.LabelMatchers>>})\r\n  resources: {template: '<<.Resource>>'}\r\n"
-    ),
+ODD = {
+    path.stem: path.read_bytes().decode() for path in sorted((Path(__file__).parent / "odd").glob("*.yaml"))
 }
+LONG = """
+custom:
+- seriesQuery: 'load{namespace!=""}'
+  resources: {template: '<<.Resource>>'}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,a=~"PODS"}) by (<<.GroupBy>>)'
+""".replace("PODS", "|".join(f"pod-{number}" for number in range(2200)))
 
 
-@pytest.mark.parametrize("default", [False, True])
-@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
-def test_odd_yaml(text: str, default: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("text", [*ODD.values(), LONG], ids=[*ODD, "a query of 20,000 characters"])
+def test_odd_yaml(text: str) -> None:
     """The values of a file arrive in the ConfigMap as Helm read them."""
-    sections = charts.read_values(text) | {"default": default}
+    sections = charts.read_values(text) | {"default": False}
     values = {"rules": sections}
     written = config_map(values)
-    assert loaded(written, default=default) == {
+    assert loaded(written) == {
         key: sections[section] for section, key in KEYS.items() if sections.get(section)
     }
     rendered, wanted = parse(written), expected(values)
@@ -365,6 +169,7 @@ TEXTS = st.one_of(
 )
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.fixed_dictionaries(

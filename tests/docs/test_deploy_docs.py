@@ -77,14 +77,18 @@ def test_the_kustomization_of_the_page(overlay: Path) -> None:
     assert registered == set(apiservices.names_of(options.serve_groups))
 
 
-def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
-    """The patch of the page reaches the arguments of both Deployments."""
+def with_components(overlay: Path, *components: str) -> rendered.Objects:
+    """Render the page's kustomization with the kinds and components before its own."""
     path = overlay / "kustomization.yaml"
     document = yaml.safe_load(path.read_text())
     document["resources"].append("../manifests/crd")
-    document["components"].insert(0, "../manifests/components/scaler")
+    document["components"][:0] = components
     path.write_text(yaml.safe_dump(document))
-    objects = rendered.render(overlay)
+    return rendered.render(overlay)
+
+
+def test_the_patch_of_the_page_reaches_the_arguments_of_both_deployments(overlay: Path) -> None:
+    objects = with_components(overlay, "../manifests/components/scaler")
     for name in ("fastpath", "fastpath-scaler"):
         options, _ = SERVE.parse(objects.of(name).container["args"])
         assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
@@ -95,12 +99,7 @@ def test_the_components_for_idle_scale_down(overlay: Path) -> None:
     page = (rendered.ROOT / "docs" / "guides" / "idle-scale-down.md").read_text()
     (block,) = rendered.blocks(page, "yaml component")
     listed = yaml.safe_load(block)["components"]
-    path = overlay / "kustomization.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["resources"].append("../manifests/crd")
-    document["components"][:0] = listed
-    path.write_text(yaml.safe_dump(document))
-    objects = rendered.render(overlay)
+    objects = with_components(overlay, *listed)
     assert objects.one("ValidatingAdmissionPolicy")
     assert objects.one("ClusterRoleBinding", "fastpath-idle-scale-down")
     assert f"`{listed[0].removeprefix('../manifests/')}`" in page
@@ -188,53 +187,6 @@ async def cluster() -> AsyncIterator[Cluster]:
 def shell(cluster: Cluster, overlay: Path) -> PageShell:
     program = [tools.require("kubectl", "kubernetes-client"), f"--server={cluster.url}", f"--token={TOKEN}"]
     return PageShell(overlay, program, ["--validate=false"])
-
-
-async def test_there_and_back(cluster: Cluster, shell: PageShell) -> None:
-    beside, switch, rest = rendered.blocks(MIGRATION.read_text(), "sh")
-    switch_back, rest_back = rendered.blocks(MIGRATION.read_text(), "sh back")
-    migration = Migration(cluster, shell)
-    before = migration.registrations()
-    await shell.paste(*rendered.blocks(MIGRATION.read_text(), "sh save"))
-
-    await migration.run(beside)
-    assert migration.registrations() == before
-    assert cluster.get("Deployment", "fastpath", "fastpath")["spec"]["replicas"] == 2
-    assert cluster.get("Secret", "fastpath-serving", "fastpath")["type"] == "kubernetes.io/tls"
-
-    await migration.run(switch)
-    added = migration.registrations()
-    assert added.pop("v1beta2.custom.metrics.k8s.io")["service"] == OURS
-    assert added == before
-
-    await migration.run(rest)
-    assert {name: spec["service"] for name, spec in migration.registrations().items()} == {
-        "v1beta1.custom.metrics.k8s.io": OURS,
-        "v1beta1.external.metrics.k8s.io": OURS,
-        "v1beta2.custom.metrics.k8s.io": OURS,
-    }
-
-    await migration.run(rest_back)
-    returned = migration.registrations()
-    del returned["v1beta2.custom.metrics.k8s.io"]
-    assert returned == before
-
-    await migration.run(switch_back)
-    assert migration.registrations() == before
-    steps = list(dict.fromkeys(migration.seen))
-    assert steps == ["v1beta1 prometheus-adapter", "v1beta2 fastpath"]
-    assert migration.seen[-1] == "v1beta1 prometheus-adapter"
-
-
-async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, shell: PageShell) -> None:
-    beside, switch, _ = rendered.blocks(MIGRATION.read_text(), "sh")
-    migration = Migration(cluster, shell)
-    before = migration.registrations()
-    for block in (beside, switch, rendered.blocks(MIGRATION.read_text(), "sh back")[0]):
-        await migration.run(block)
-    assert migration.registrations() == before
-    # the old version is preferred again before the new one is gone
-    assert migration.seen[-2:] == ["v1beta1 prometheus-adapter", "v1beta1 prometheus-adapter"]
 
 
 async def test_a_renewal_as_the_page_says(
@@ -325,18 +277,27 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, shell: PageShell) ->
 
 
 @pytest.mark.parametrize("steps", [2, 3], ids=["one version switched", "all switched"])
-async def test_a_removal_after_the_way_back_leaves_the_other_adapter_registered(
-    cluster: Cluster, shell: PageShell, steps: int
-) -> None:
+async def test_there_and_back_and_removed(cluster: Cluster, shell: PageShell, steps: int) -> None:
+    """A removal after the way back leaves the other adapter registered."""
     blocks = rendered.blocks(MIGRATION.read_text(), "sh")
     migration = Migration(cluster, shell)
     labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in cluster.list("APIService")}
     before = migration.registrations()
     await shell.paste(*rendered.blocks(MIGRATION.read_text(), "sh save"))
+    reached = []
     for block in blocks[:steps]:
         await migration.run(block)
+        reached.append({name for name, spec in migration.registrations().items() if spec["service"] == OURS})
+    assert cluster.get("Deployment", "fastpath", "fastpath")["spec"]["replicas"] == 2
+    assert cluster.get("Secret", "fastpath-serving", "fastpath")["type"] == "kubernetes.io/tls"
+    added = {"v1beta2.custom.metrics.k8s.io"}
+    assert reached == [set(), added, added | before.keys()][:steps]
     for block in reversed(rendered.blocks(MIGRATION.read_text(), "sh back")[: steps - 1]):
         await migration.run(block)
+    assert migration.registrations() == before
+    assert list(dict.fromkeys(migration.seen)) == ["v1beta1 prometheus-adapter", "v1beta2 fastpath"]
+    # the old version is preferred again before the new one is gone
+    assert migration.seen[-2:] == ["v1beta1 prometheus-adapter"] * 2
     (block,) = rendered.blocks(UNINSTALL.read_text(), "sh remove")
     for line in block.strip().splitlines():
         await shell.paste(line.replace("--ignore-not-found", "--ignore-not-found --wait=false"))

@@ -45,6 +45,7 @@ PACKS = ROOT / "docs" / "examples" / "packs"
 NAMES = sorted(path.name for path in PACKS.iterdir())
 GUIDE = (ROOT / "docs" / "guides" / "rule-packs.md").read_text()
 
+INGRESS = "ingress-nginx-controller"
 ENDPOINTS = [
     *(RecordedEndpoint("vllm", f"llama-{number}", "inference") for number in range(2)),
     *(RecordedEndpoint("sglang", f"qwen-{number}", "inference") for number in range(2)),
@@ -54,12 +55,7 @@ ENDPOINTS = [
     RecordedEndpoint("kserve", "chat-predictor-0", "inference"),
     *(RecordedEndpoint("kserve", f"iris-predictor-{number}", "inference") for number in range(2)),
     *(
-        RecordedEndpoint(
-            "ingress-nginx",
-            f"ingress-nginx-controller-{number}",
-            "ingress-nginx",
-            "ingress-nginx-controller-metrics",
-        )
+        RecordedEndpoint("ingress-nginx", f"{INGRESS}-{number}", "ingress-nginx", f"{INGRESS}-metrics")
         for number in range(2)
     ),
     *(
@@ -88,46 +84,7 @@ class Scenario(NamedTuple):
     expected: int
 
 
-# The comments have the arithmetic: value, target, count.
-SCENARIOS = [
-    # 64 + 37 and 31 + 30 + 2 + 0 requests: 164 / 48 = 3.4
-    Scenario("vllm", "llama", [{"llama-0": 101, "llama-1": 63}], 2, 4),
-    # 48 + 52 and 21 + 20 + 3 + 0, priorities and ranks counted once: 144 / 36 = 4
-    Scenario("sglang", "qwen", [{"qwen-0": 100, "qwen-1": 44}], 2, 4),
-    # pending: 26 / 8 = 3.25, so 4; in the server: 27 / 6 = 4.5, so 5; the higher counts
-    Scenario(
-        "triton",
-        "detector",
-        [{"detector-0": 23, "detector-1": 3}, {"detector-0": 20.5, "detector-1": 6.5}],
-        2,
-        5,
-    ),
-    # 118 + 10 + 91 + 30 requests: 249 / 48 = 5.2
-    Scenario("llm-d", "llama", [249], 2, 6),
-    # from zero the default policy allows four pods at once
-    Scenario("llm-d", "llama", [249], 0, 4),
-    # 64 + 71: 135 / 48 = 2.8
-    Scenario("kserve", "chat-predictor", [{"chat-predictor-0": 135}], 1, 3),
-    # 3.6 busy workers / 1.4 = 2.6
-    Scenario("kserve", "iris-predictor", [{"iris-predictor-0": 1.9, "iris-predictor-1": 1.7}], 2, 3),
-    # 90 + 10 + 120 requests a second of the Ingress web of namespace shop: 220 / 50 = 4.4
-    Scenario("ingress-nginx", "web", [220], 3, 5),
-    # 41 + 6 + 33 + 0 in flight: 80 / 12 = 6.7
-    Scenario("envoy-gateway", "web", [80], 4, 7),
-    # 160 and 15 without an endpoint, to the Service web of namespace shop: 175 / 50 = 3.5
-    Scenario("istio", "web", [175], 2, 4),
-    # 512 ready and 100 not acknowledged, in the virtual host /: 612 / 100 = 6.1
-    Scenario("rabbitmq", "mailer", [612], 3, 7),
-    Scenario("rabbitmq", "mailer", [612], 0, 4),
-    # 5200 + 4790 + 0 + 0, -1 counted as 0: 9990 / 2000 = 4.995
-    Scenario("kafka", "orders", [9990], 2, 5),
-    # 250 / 60 = 4.2
-    Scenario("celery", "thumbnails", [250], 1, 5),
-    Scenario("celery", "thumbnails", [250], 0, 4),
-    # 431 / 100 = 4.3
-    Scenario("sidekiq", "sidekiq", [431], 2, 5),
-    Scenario("sidekiq", "sidekiq", [431], 0, 4),
-]
+SCENARIOS = [Scenario(**case) for case in yaml.safe_load((Path(__file__).parent / "packs.yaml").read_text())]
 
 
 def rules_of(pack: str) -> str:

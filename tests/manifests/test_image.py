@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -267,23 +267,6 @@ async def world(
         yield PodSurroundings(cluster, prometheus, account)
 
 
-def chart_arguments(port: int, prometheus: str, *, logtostderr: bool) -> list[str]:
-    """Return the arguments of the prometheus-community chart 5.3's Deployment.
-
-    Older ones passed ``--logtostderr=true`` too, after ``--cert-dir``.
-    """
-    return [
-        "/adapter",
-        f"--secure-port={port}",
-        "--cert-dir=/tmp/cert",
-        *(["--logtostderr=true"] if logtostderr else []),
-        f"--prometheus-url={prometheus}",
-        "--metrics-relist-interval=1m",
-        "--v=4",
-        "--config=/etc/adapter/config.yaml",
-    ]
-
-
 CHART_VALUES = r"""
 rules:
   default: false
@@ -299,10 +282,8 @@ METRIC = (
 )
 
 
-async def _ask(
-    program: Confined, port: int, path: str, trust: ssl.SSLContext | None, accept: Callable[[int], bool]
-) -> Any:
-    """Ask until the status is accepted; fails with the program's log when it ends or takes too long."""
+async def _ask(program: Confined, port: int, path: str, trust: ssl.SSLContext | None = None) -> Any:
+    """Ask until it is OK; fails with the program's log when it ends or takes too long."""
     name = None if trust is None else "fastpath.fastpath.svc"
     deadline = time.monotonic() + 30  # noqa: TID251  # waits for a real program
     last: object = None
@@ -314,7 +295,7 @@ async def _ask(
                 ) as response:
                     text = await response.text()
                     last = response.status, text
-                    if accept(response.status):
+                    if response.status == 200:
                         return json.loads(text) if response.content_type == "application/json" else text
             except aiohttp.ClientError as error:
                 last = error
@@ -339,29 +320,33 @@ def _values(answer: Any) -> dict[str, float]:
     }
 
 
-def _ok(status: int) -> bool:
-    return status == 200
-
-
 @pytest.mark.integration
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("old", [False, True], ids=["chart 5.3", "an older chart"])
 async def test_it_starts_with_the_arguments_of_the_chart(
-    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int, *, old: bool
+    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int
 ) -> None:
     """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir, self-signed certificate."""
     config = tmp_path / "config"
     config.mkdir()
     (config / "config.yaml").write_text(helm_values.render_config(CHART_VALUES))
-    arguments = chart_arguments(unused_port, world.prometheus.url, logtostderr=old)
+    arguments = [  # of the prometheus-community chart 5.3; older ones passed --logtostderr=true too
+        "/adapter",
+        f"--secure-port={unused_port}",
+        "--cert-dir=/tmp/cert",
+        "--logtostderr=true",
+        f"--prometheus-url={world.prometheus.url}",
+        "--metrics-relist-interval=1m",
+        "--v=4",
+        "--config=/etc/adapter/config.yaml",
+    ]
     files = {"/etc/adapter": config, "/var/run/secrets/kubernetes.io/serviceaccount": world.account}
     pod = Pod(files, world.environment(), arguments, ["/tmp"])
     with containers.running(tmp_path, image, pod) as program:
-        assert await _ask(program, unused_port, "/healthz", None, _ok) == "ok"
-        await _ask(program, unused_port, "/readyz", None, _ok)
+        assert await _ask(program, unused_port, "/healthz") == "ok"
+        await _ask(program, unused_port, "/readyz")
         _assert_confined(program, ["/tmp"])
-        values = _values(await _ask(program, unused_port, METRIC, None, _ok))
+        values = _values(await _ask(program, unused_port, METRIC))
         assert values == {pod: pytest.approx(rate, rel=0.2) for pod, rate in PODS.items()}
         assert program.stop() == 0
     assert "Traceback" not in program.log
@@ -379,9 +364,9 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     own = [f"--secure-port={unused_port}", f"--prometheus-url={world.prometheus.url}", "--shutdown-delay=0s"]
     pod = Pod(files, world.environment(), [*base.container["args"], *own])
     with containers.running(tmp_path, image, pod) as program:
-        await _ask(program, unused_port, "/readyz", trust, _ok)
+        await _ask(program, unused_port, "/readyz", trust)
         _assert_confined(program, [])
-        values = _values(await _ask(program, unused_port, METRIC, trust, _ok))
+        values = _values(await _ask(program, unused_port, METRIC, trust))
         assert values == {pod: pytest.approx(rate, rel=0.2) for pod, rate in PODS.items()}
         assert program.stop() == 0
     assert "Traceback" not in program.log
@@ -409,13 +394,13 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
     arguments = [*objects.container["args"], *own]
     pod = Pod(files, world.environment(), arguments, command=objects.container["command"])
     with containers.running(tmp_path, image, pod) as program:
-        await _ask(program, unused_port, "/readyz", trust, _ok)
+        await _ask(program, unused_port, "/readyz", trust)
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{health}/readyz") as response,
         ):
             assert (response.status, await response.text()) == (200, "ok")
-        metrics = await _ask(program, unused_port, "/metrics", trust, _ok)
+        metrics = await _ask(program, unused_port, "/metrics", trust)
         assert "fastpath_scaler_autoscalers 0.0" in metrics
         _assert_confined(program, [])
         assert program.stop() == 0

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import itertools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from adapter.config import rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
-from adapter.server import tls
 from adapter.server.http.connection_server import MetricsServer
 from fastpath_sandbox.apiserver.requests import Request
 from fastpath_sandbox.apiserver.server import Cluster
@@ -31,11 +29,13 @@ OPTIONAL = ("external", "resource", "resource-rules", "service-monitor", "single
 """The components, in the order in which they are to be listed."""
 
 COMBINATIONS = [
-    chosen
-    for size in range(len(OPTIONAL) + 1)
-    for chosen in itertools.combinations(OPTIONAL, size)
-    if "resource" in chosen or "resource-rules" not in chosen
+    (),
+    *((name,) for name in OPTIONAL if name != "resource-rules"),
+    ("resource", "resource-rules"),
+    *(tuple(each for each in OPTIONAL if each != name) for name in OPTIONAL if name != "resource"),
+    OPTIONAL,
 ]
+"""None, each alone, all but one, and all."""
 
 GROUPS = {"external": "external.metrics.k8s.io", "resource": "metrics.k8s.io"}
 EXTERNAL_EXAMPLE = MANIFESTS / "components" / "external" / "example-rules.yaml"
@@ -69,22 +69,6 @@ def options_of(objects: Objects) -> Options:
     return options
 
 
-def test_an_older_kubectl_is_named_and_the_plain_files_are_checked_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "kubectl"
-    program.write_text("""#!/bin/sh\necho '{"clientVersion": {"gitVersion": "v1.26.9+vendor"}}'\n""")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    rendered.kubectl_version.cache_clear()
-    try:
-        with pytest.raises(pytest.skip.Exception, match=r"^kubectl 1\.26 has no kustomize v5"):
-            rendered.render(MANIFESTS / "base")
-    finally:
-        rendered.kubectl_version.cache_clear()
-    assert rendered.read_base().all("Deployment")
-
-
 every_rendering = pytest.mark.parametrize("name", NAMES)
 
 
@@ -98,52 +82,6 @@ def test_groups_served_are_those_registered(name: str) -> None:
     registered = {each["metadata"]["name"] for each in objects.all("APIService")}
     assert registered == set(apiservices.names_of(wanted))
     assert options_of(objects).serve_groups == wanted
-
-
-@every_rendering
-def test_registrations_lead_to_the_service(name: str) -> None:
-    objects = objects_of(name)
-    service = objects.one("Service")
-    (port,) = service["spec"]["ports"]
-    priorities: dict[str, dict[str, int]] = {}
-    for each in objects.all("APIService"):
-        spec = each["spec"]
-        assert each["apiVersion"] == "apiregistration.k8s.io/v1"
-        assert each["metadata"]["name"] == f"{spec['version']}.{spec['group']}"
-        assert "namespace" not in each["metadata"]
-        assert spec["service"] == {
-            "name": service["metadata"]["name"],
-            "namespace": service["metadata"]["namespace"],
-            "port": port["port"],
-        }
-        assert spec["insecureSkipTLSVerify"] is False  # said, so that it replaces a true
-        assert 1 <= spec["groupPriorityMinimum"] <= 20_000
-        assert 1 <= spec["versionPriority"] <= 1_000
-        priorities.setdefault(spec["group"], {})[spec["version"]] = spec["versionPriority"]
-        annotations = each["metadata"].get("annotations", {})
-        injected = {"cert-manager.io/inject-ca-from": "fastpath/fastpath-serving"}
-        assert annotations == (injected if "cert-manager" in components_of(name) else {})
-        assert ("fastpath.io/apiservice" in each["metadata"]["labels"]) is True
-    custom = priorities["custom.metrics.k8s.io"]
-    assert custom["v1beta2"] > custom["v1beta1"]
-    labels = [each["metadata"]["labels"]["fastpath.io/apiservice"] for each in objects.all("APIService")]
-    assert len(set(labels)) == len(labels)
-    assert not [
-        each["metadata"]["name"]
-        for each in objects.documents
-        if each["kind"] != "APIService" and "fastpath.io/apiservice" in each["metadata"].get("labels", {})
-    ]
-
-
-@every_rendering
-def test_ports_agree(name: str) -> None:
-    objects = objects_of(name)
-    (port,) = objects.container["ports"]
-    (service_port,) = objects.one("Service")["spec"]["ports"]
-    assert options_of(objects).secure_port == port["containerPort"]
-    assert service_port["targetPort"] == port["name"]
-    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
-        assert objects.container[probe]["httpGet"] == {"path": path, "port": port["name"], "scheme": "HTTPS"}
 
 
 @every_rendering
@@ -185,14 +123,6 @@ def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str)
     assert served["metrics.k8s.io"] is ("resource-rules" in components_of(name))
 
 
-def test_the_example_of_external_rules_has_no_fault() -> None:
-    parsed = rules_file.parse_rules(EXTERNAL_EXAMPLE.read_text(), "example-rules.yaml")
-    assert (parsed.faults, parsed.fatal) == ((), ())
-    rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)
-    assert faults == ()
-    assert len(rules.external) == 1
-
-
 @every_rendering
 def test_pods_meet_the_restricted_standard_and_more(name: str) -> None:
     objects = objects_of(name)
@@ -210,44 +140,6 @@ def test_a_pod_is_let_go_of_in_time(name: str) -> None:
     delay = options_of(objects).shutdown_delay
     assert delay >= 10
     assert objects.pod["terminationGracePeriodSeconds"] >= delay + drain
-
-
-@every_rendering
-def test_pods_are_found_spread_and_kept(name: str) -> None:
-    objects = objects_of(name)
-    spec = objects.one("Deployment")["spec"]
-    labels = spec["template"]["metadata"]["labels"].items()
-    selectors = [spec["selector"]["matchLabels"], objects.one("Service")["spec"]["selector"]]
-    selectors += [each["labelSelector"]["matchLabels"] for each in objects.pod["topologySpreadConstraints"]]
-    budgets = objects.all("PodDisruptionBudget")
-    selectors += [each["spec"]["selector"]["matchLabels"] for each in budgets]
-    for selector in selectors:
-        assert selector.items() <= labels
-    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    keys = [each["topologyKey"] for each in objects.pod["topologySpreadConstraints"]]
-    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
-    if "single-replica" in components_of(name):
-        assert (spec["replicas"], budgets) == (1, [])  # a budget would let no node be drained
-    else:
-        assert spec["replicas"] == 2
-        assert budgets[0]["spec"]["minAvailable"] == 1
-
-
-@every_rendering
-def test_objects_are_where_they_belong(name: str) -> None:
-    objects = objects_of(name)
-    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding", "APIService"}
-    for each in objects.documents:
-        where = each["metadata"].get("namespace")
-        wanted = "kube-system" if each["kind"] == "RoleBinding" else "fastpath"
-        assert where == (None if each["kind"] in cluster_wide else wanted), each
-    assert objects.one("Namespace")["metadata"]["name"] == deployment.NAMESPACE
-    assert objects.one("Service")["metadata"]["name"] == deployment.SERVICE
-    if name != PLAIN:
-        assert {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in objects.documents} == {
-            "fastpath"
-        }
-    assert "Secret" not in {each["kind"] for each in objects.documents}  # no key in a repository
 
 
 @every_rendering
@@ -301,47 +193,6 @@ def test_readers_of_metrics_have_a_role(name: str) -> None:
     ]
 
 
-@every_rendering
-def test_cert_manager_makes_what_is_mounted_and_believed(name: str) -> None:
-    objects = objects_of(name)
-    if "cert-manager" not in components_of(name):
-        assert not objects.all("Certificate")
-        return
-    serving = objects.one("Certificate", "fastpath-serving")
-    assert serving["spec"]["secretName"] == deployment.SECRET
-    assert tuple(serving["spec"]["dnsNames"]) == tls.service_names("fastpath", "fastpath")
-    assert "server auth" in serving["spec"]["usages"]
-    issuer = objects.one("Issuer", serving["spec"]["issuerRef"]["name"])
-    authority = objects.one("Certificate", "fastpath-ca")
-    assert issuer["spec"]["ca"]["secretName"] == authority["spec"]["secretName"]
-    assert authority["spec"]["isCA"] is True
-    assert authority["spec"]["privateKey"]["rotationPolicy"] == "Never"
-    assert objects.one("Issuer", authority["spec"]["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
-    annotated = f"{serving['metadata']['namespace']}/{serving['metadata']['name']}"
-    for each in objects.all("APIService"):
-        assert each["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] == annotated
-
-
-@every_rendering
-def test_the_scraper_finds_trusts_and_may(name: str) -> None:
-    objects = objects_of(name)
-    if "service-monitor" not in components_of(name):
-        assert not objects.all("ServiceMonitor")
-        assert not Rights(objects, "prometheus-k8s", "monitoring").allow(Want("get", path="/metrics"))
-        return
-    service = objects.one("Service")
-    spec = objects.one("ServiceMonitor")["spec"]
-    assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    (endpoint,) = spec["endpoints"]
-    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
-    assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
-    assert endpoint["tlsConfig"]["serverName"] in tls.service_names("fastpath", "fastpath")
-    kind = "secret" if "cert-manager" in components_of(name) else "configMap"
-    assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployment.AUTHORITIES, "key": "ca.crt"}}
-    assert "insecureSkipVerify" not in endpoint["tlsConfig"]
-    assert Rights(objects, "prometheus-k8s", "monitoring").allow(Want("get", path="/metrics"))
-
-
 # What the program asks the API server for, seen by the sandbox.
 
 SERIES: Sequence[tuple[str, dict[str, str]]] = (
@@ -373,11 +224,6 @@ QUESTIONS = (
 )
 
 
-def _grow(now: float) -> float:
-    """Return a counter that grows by one a second; a gauge may as well."""
-    return now
-
-
 def _wants(requests: Sequence[Request]) -> Iterator[Want]:
     for request in requests:
         if not request.verb:
@@ -401,7 +247,7 @@ async def test_everything_the_adapter_asks_for_is_allowed(
         (tmp_path / target).write_text(text)
     others = [f"--config={EXTERNAL_EXAMPLE}", f"--config={tmp_path / 'resource.yaml'}"]
     groups = [argument for argument in objects.container["args"] if argument.startswith("--serve-groups=")]
-    series = SeriesSet(Series(name, labels, _grow) for name, labels in SERIES)
+    series = SeriesSet(Series(name, labels, lambda now: now) for name, labels in SERIES)
     now = time.time  # noqa: TID251  # as the adapter's, which is the real one
     async with Cluster() as cluster, Prometheus(series, now) as prometheus:
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})

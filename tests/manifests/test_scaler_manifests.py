@@ -2,21 +2,16 @@
 
 import functools
 import itertools
-from pathlib import Path
 
 import pytest
 
 from adapter.autoscaler import ready_store
 from adapter.autoscaler.forecasts import verdict_store
 from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
-from adapter.config import checks
 from adapter.config.options import SERVE, Options
 from adapter.kubernetes.ownership import installation_lock
 from adapter.model.autoscaling import floor, slices
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
-from adapter.server import tls
-from fastpath_tools.live import cluster_options as deployment
-from scripts.generate import crd, crd_schedules
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 
@@ -106,18 +101,11 @@ def _config_maps(namespace: str) -> list[Want]:
     return wants
 
 
-def test_the_kinds_are_part_of_the_overlay() -> None:
-    for made in (crd.definition(), crd_schedules.definition()):
-        kind = overlay().one("CustomResourceDefinition", made["metadata"]["name"])
-        assert kind["spec"] == made["spec"]
-    labels = {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in overlay().documents}
-    assert labels == {"fastpath"}
-
-
 @with_scaler
 def test_the_scaler_has_pods_and_an_account_of_its_own(components: tuple[str, ...]) -> None:
     objects = composed(*components)
     scaler, server = objects.of(SCALER), objects.of(SERVER)
+    rendered.assert_restricted(scaler)
     assert scaler.container["command"] == ["fastpath", "scale"]
     assert (scaler.pod["serviceAccountName"], server.pod["serviceAccountName"]) == (SCALER, SERVER)
     assert (options_of(scaler).serve_floors, options_of(scaler).scaler) == (False, False)
@@ -264,42 +252,6 @@ def test_idle_scale_down_adds_patches_of_pods_and_a_policy_for_that_account(
     assert binding == {"policyName": IDLE_NAME, "validationActions": ["Deny"]}
 
 
-def test_a_kind_of_ones_own_is_added_by_a_role_with_a_label() -> None:
-    rule = {"apiGroups": ["argoproj.io"], "resources": ["rollouts/scale"], "verbs": ["get", "update"]}
-    role = {
-        "kind": "ClusterRole",
-        "metadata": {"name": "rollouts", "labels": {"fastpath.io/aggregate-to-scaler": "true"}},
-        "rules": [rule],
-    }
-    want = Want("update", "argoproj.io", "rollouts/scale", "shop", "web")
-    assert not Rights(overlay(), SCALER, "fastpath").allow(want)
-    assert Rights(Objects([*overlay().documents, role]), SCALER, "fastpath").allow(want)
-
-
-@pytest.mark.parametrize("plural", [PLURAL, SCHEDULES])
-@pytest.mark.parametrize(
-    ("role", "allowed"),
-    [
-        ("view", {"get", "list", "watch"}),
-        ("edit", {"create", "delete", "deletecollection", "patch", "update"}),
-        ("admin", {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}),
-    ],
-)
-def test_roles_of_people(role: str, allowed: set[str], plural: str) -> None:
-    """Each of Kubernetes' roles is made of the parts below it, so that `edit` reads through `view`."""
-    found = overlay().one("ClusterRole", f"fastpath-autoscalers-{role}")
-    assert found["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
-    verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-
-    def granted(resource: str) -> set[str]:
-        wants = {verb: Want(verb, GROUP, resource) for verb in verbs}
-        return {verb for verb, want in wants.items() if any(covers(rule, want) for rule in found["rules"])}
-
-    assert granted(plural) == allowed
-    assert granted(f"{plural}/status") <= {"get", "list", "watch"}
-    assert all(rule["apiGroups"] == [GROUP] for rule in found["rules"])
-
-
 def test_the_journal_is_for_whom_it_is_bound_to() -> None:
     (rule,) = overlay().one("ClusterRole", "fastpath-scaler-journal")["rules"]
     assert covers(rule, Want("get", path="/debug/fastpath/autoscalers/shop/web"))
@@ -307,61 +259,6 @@ def test_the_journal_is_for_whom_it_is_bound_to() -> None:
     assert not Rights(overlay(), SERVER, "fastpath").allow(
         Want("get", path="/debug/fastpath/autoscalers/shop/web")
     )
-
-
-@pytest.fixture
-def scaler() -> Objects:
-    """Return the objects of the Deployment of `fastpath scale`."""
-    return overlay().of(SCALER)
-
-
-def test_a_scaler_is_probed(scaler: Objects) -> None:
-    (port,) = (each for each in scaler.container["ports"] if each["name"] == "health")
-    assert checks.split_bind_address(options_of(scaler).health_probe_bind_address) == (
-        "",
-        port["containerPort"],
-    )
-    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
-        assert scaler.container[probe]["httpGet"] == {"path": path, "port": "health"}
-    restart = scaler.container["livenessProbe"]
-    assert restart["periodSeconds"] * restart["failureThreshold"] >= 60, (
-        "a pause of the node is no reason to restart"
-    )
-
-
-def test_a_scaler_is_spread_and_kept(scaler: Objects) -> None:
-    deployment = scaler.one("Deployment", SCALER)
-    labels = deployment["spec"]["template"]["metadata"]["labels"]
-    assert deployment["spec"]["replicas"] == 2
-    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    budget = scaler.one("PodDisruptionBudget", SCALER)["spec"]
-    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
-    spread = scaler.pod["topologySpreadConstraints"]
-    assert [each["topologyKey"] for each in spread] == [
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-    ]
-    selectors = [each["labelSelector"] for each in spread] + [
-        budget["selector"],
-        deployment["spec"]["selector"],
-    ]
-    assert all(each["matchLabels"].items() <= labels.items() for each in selectors)
-
-
-def test_a_scaler_meets_the_restricted_standard(scaler: Objects) -> None:
-    rendered.assert_restricted(scaler)
-
-
-def test_a_single_replica_of_each() -> None:
-    objects = composed("external", "scaler", "single-replica")
-    assert [each["spec"]["replicas"] for each in objects.all("Deployment")] == [1, 1]
-    assert objects.all("PodDisruptionBudget") == []
-
-
-def test_the_quota_leaves_room_for_both_while_they_are_updated() -> None:
-    (quota,) = overlay().all("ResourceQuota")
-    surge = sum(each["spec"]["replicas"] + 1 for each in overlay().all("Deployment"))
-    assert surge <= int(quota["spec"]["hard"]["pods"])
 
 
 # --- in the pods of the metrics APIs -----------------------------------------------------------------------
@@ -377,56 +274,6 @@ def test_in_process_the_same_pods_serve_and_scale() -> None:
     assert [want for want in wants if not rights.allow(want)] == []
     for kind in ("ClusterRoleBinding", "RoleBinding"):
         assert all(each["subjects"][0]["name"] == SERVER for each in objects.all(kind))
-
-
-# --- self-metrics ------------------------------------------------------------------------------------------
-
-
-def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
-    objects = composed(
-        "scaler", "service-monitor", "scaler-service-monitor", "single-replica", "cert-manager"
-    )
-    scaler = objects.of(SCALER)
-    service = objects.one("Service", SCALER)
-    monitor = objects.one("ServiceMonitor", SCALER)["spec"]
-    chosen = [
-        each["metadata"]["name"]
-        for each in objects.all("Service")
-        if monitor["selector"]["matchLabels"].items() <= each["metadata"]["labels"].items()
-    ]
-    assert chosen == [SCALER]
-    (endpoint,), (port,) = monitor["endpoints"], service["spec"]["ports"]
-    assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == (port["name"], "https", "/metrics")
-    assert endpoint["tlsConfig"]["serverName"] in tls.service_names("fastpath", "fastpath")
-    options = options_of(scaler)
-    listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[
-        port["targetPort"]
-    ]
-    assert checks.split_bind_address(options.metrics_bind_address) == ("", listening)
-    mounts = {mount["mountPath"]: mount["name"] for mount in scaler.container["volumeMounts"]}
-    volumes = {volume["name"]: volume for volume in scaler.pod["volumes"]}
-    for path in (options.tls_cert_file, options.tls_private_key_file):
-        assert volumes[mounts[str(Path(path).parent)]]["secret"]["secretName"] == deployment.SECRET
-    rights = Rights(objects, SCALER, "fastpath")
-    assert rights.allow(Want("create", "authentication.k8s.io", "tokenreviews"))
-    assert rights.allow(Want("create", "authorization.k8s.io", "subjectaccessreviews"))
-    assert Rights(objects, "prometheus-k8s", "monitoring").allow(Want("get", path="/metrics"))
-
-
-@pytest.mark.parametrize(("more", "kind"), [((), "configMap"), (("cert-manager",), "secret")])
-def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: str) -> None:
-    objects = composed("scaler", "service-monitor", "scaler-service-monitor", *more)
-    assert len(objects.all("ServiceMonitor")) == 2
-    for monitor in objects.all("ServiceMonitor"):
-        (endpoint,) = monitor["spec"]["endpoints"]
-        assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployment.AUTHORITIES, "key": "ca.crt"}}
-    if more:
-        serving = objects.one("Certificate", deployment.SECRET)["spec"]
-        vouching = objects.one("Certificate", deployment.AUTHORITIES)["spec"]
-        assert vouching["secretName"] == deployment.AUTHORITIES
-        assert vouching["issuerRef"] == serving["issuerRef"], "its ca.crt is that of the serving certificate"
-        assert "server auth" not in vouching["usages"]
-        assert "dnsNames" not in vouching
 
 
 def _granted(objects: Objects) -> set[tuple[str, str, str]]:

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,206 +11,36 @@ import pytest
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-HEAD = """
-import asyncio, multiprocessing, socket, subprocess, threading, time, warnings
-from concurrent.futures import ProcessPoolExecutor
-
-import pytest
-
-KEPT = []
-
-
-@pytest.fixture
-async def ticking():
-    task = asyncio.create_task(asyncio.sleep(3600))
-    yield
-    task.cancel()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with subprocess.Popen(["sleep", "60"]) as process:
-        yield
-        process.kill()
-"""
-
-CLEAN = """
-def test_sync():
-    pass
-
-async def test_asynchronous():
-    await asyncio.gather(*(asyncio.sleep(0) for _ in range(3)))
-    await asyncio.to_thread(threading.get_ident)
-    with socket.socket():
-        pass
-
-async def test_task_of_a_fixture(ticking):
-    pass
-
-def test_process_of_the_module(running):
-    pass
-
-@pytest.mark.timeout(30)
-def test_worker_process():
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(abs, -1).result() == 1
-"""
-
-# each with a line before it on what the report says
-LEAKING = """
-# asyncio tasks left running: forgotten
-async def test_task():
-    KEPT.append(asyncio.create_task(asyncio.sleep(3600), name="forgotten"))
-
-# exception lost: Task exception was never retrieved: RuntimeError('not retrieved')
-async def test_task_error():
-    async def fail():
-        raise RuntimeError("not retrieved")
-    asyncio.create_task(fail())
-    await asyncio.sleep(0)
-
-# was never awaited
-async def test_coroutine():
-    asyncio.sleep(0)
-
-# exception lost: ResourceWarning
-def test_socket_in_a_cycle():
-    cycle = [socket.socket()]
-    cycle.append(cycle)
-
-# left open:
-def test_socket_kept():
-    KEPT.append(socket.socket())
-
-# unclosed file
-def test_file():
-    open(__file__)
-
-# thread left running: stray
-def test_thread():
-    threading.Thread(target=time.sleep, args=[30], name="stray", daemon=True).start()
-
-# child process left:
-def test_child():
-    KEPT.append(subprocess.Popen(["sleep", "1"]))
-
-# DeprecationWarning: an old call
-def test_warning():
-    warnings.warn("an old call", DeprecationWarning)
-
-# Timeout (>1.0s)
-@pytest.mark.timeout(1)
-def test_time():
-    time.sleep(60)
-
-# ~~~ task Task-
-@pytest.mark.timeout(1)
-async def test_time_of_a_coroutine():
-    await asyncio.sleep(60)
-
-# ~~~ task spinning
-@pytest.mark.timeout(1)
-async def test_time_in_a_background_task():
-    # the signal arrives in this task, which keeps the processor; the test itself waits for the task
-    async def spin():
-        while True:
-            time.sleep(0.01)
-            await asyncio.sleep(0)
-    spinning = asyncio.create_task(spin(), name="spinning")
-    await asyncio.Event().wait()
-    spinning.cancel()
-
-# ~~~ task spinning
-@pytest.mark.timeout(1)
-async def test_time_in_a_group_of_tasks(ticking):
-    # the group raises the interruption once more when its loop goes on for the teardown
-    async def spin():
-        while True:
-            time.sleep(0.01)
-            await asyncio.sleep(0)
-    async def watch():
-        async with asyncio.TaskGroup() as group:
-            group.create_task(spin(), name="spinning")
-    watching = asyncio.create_task(watch())
-    while not watching.cancelled():
-        await asyncio.sleep(0)
-
-# ~~~ task staying
-@pytest.mark.timeout(1)
-async def test_time_of_a_task_that_ignores_its_end():
-    async def stay():
-        while True:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                pass
-    KEPT.append(asyncio.create_task(stay(), name="staying"))
-    await asyncio.sleep(60)
-
-# Timeout (>1.0s)
-@pytest.mark.timeout(1)
-def test_time_of_a_swallowed_interruption():
-    try:
-        time.sleep(60)
-    except BaseException:
-        pass
-"""
+INNER = Path(__file__).parent / "inner"
+HEAD, CLEAN, LEAKING = ((INNER / f"{name}.txt").read_text() for name in ("head", "clean", "leaking"))
 
 _SAID = re.findall(r"^# (.*)\n(?:@.*\n)?(?:async )?def test_(\w+)", LEAKING, re.MULTILINE)
 SAID = {name: said for said, name in _SAID}
 PASSING = re.findall(r"^(?:async )?def test_(\w+)", CLEAN, re.MULTILINE)
 
-# source, arguments, what the process prints at its end
-ENDING = {
-    "swallows every interruption": (
-        """
-        @pytest.mark.timeout(1)
-        async def test_endless():
-            with subprocess.Popen(["sleep", "300"]):
-                asyncio.current_task().set_name("endless")
-                while True:
-                    try:
-                        await asyncio.sleep(60)
-                    except BaseException:
-                        pass
-        """,
+RUN_IS_OVER = ["the time limit of the run is over", "~~~ task endless"]
+# file, arguments, what the process prints at its end
+ENDING = [
+    (
+        "swallows-every-interruption",
         ["--override-ini=timeout_grace=1"],
         ["the time limit of the test is over", "~~~ thread MainThread", "~~~ task endless"],
     ),
-    "keeps the interpreter lock": (
-        """
-        import ctypes, signal
-        @pytest.mark.timeout(1)
-        def test_endless():
-            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # which would end the sleep
-            ctypes.PyDLL(None).sleep(300)
-        """,
+    (
+        "keeps-the-interpreter-lock",
         ["--override-ini=timeout_grace=1"],
         ["Timeout (0:00:08)!", "in test_endless"],
     ),
-    "takes longer than the whole run may": (
-        """
-        @pytest.mark.timeout(300)
-        async def test_endless():
-            asyncio.current_task().set_name("endless")
-            await asyncio.sleep(300)
-        """,
-        ["--override-ini=run_timeout=2"],
-        ["the time limit of the run is over", "~~~ task endless"],
-    ),
-}
-ENDING["takes longer than the whole run may, in a worker"] = (
-    ENDING["takes longer than the whole run may"][0],
-    ["--override-ini=run_timeout=12", "-n1"],
-    ["the time limit of the run is over", "~~~ task endless"],
-)
+    ("takes-longer-than-the-whole-run-may", ["--override-ini=run_timeout=2"], RUN_IS_OVER),
+    ("takes-longer-than-the-whole-run-may", ["--override-ini=run_timeout=12", "-n1"], RUN_IS_OVER),
+]
 
 
 def run_inner(
     root: Path, directory: Path, sources: list[str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     """Run tests in a pytest of their own with the project's settings and guards."""
-    (directory / "test_inner.py").write_text("\n".join([HEAD, *map(textwrap.dedent, sources)]))
+    (directory / "test_inner.py").write_text("\n".join([HEAD, *sources]))
     plugins = ["-p", "tests.support.guards", "-p", "tests.support.timeguard", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml"), *plugins, *arguments]
     return subprocess.run(
@@ -248,11 +77,11 @@ def test_a_leaking_test_fails(reports: dict[str, str], name: str) -> None:
     assert SAID[name] in reports[name]
 
 
-@pytest.mark.parametrize("name", ENDING)
+@pytest.mark.parametrize(("name", "settings", "expected"), ENDING)
 def test_what_cannot_be_interrupted_ends_the_process(
-    request: pytest.FixtureRequest, tmp_path: Path, name: str
+    request: pytest.FixtureRequest, tmp_path: Path, name: str, settings: list[str], expected: list[str]
 ) -> None:
-    source, settings, expected = ENDING[name]
+    source = (INNER / f"{name}.txt").read_text()
     done = run_inner(request.config.rootpath, tmp_path, [source], *settings)
     assert done.returncode == 1, done.stdout + done.stderr
     assert [text for text in expected if text not in done.stderr] == [], done.stderr

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter.model.autoscaling import slices
-from tests.support.scaleraudit import GROUP, NAME, PodPatch, ScalerAudit, Step
+from tests.support.scaleraudit import GROUP, NAME, ScalerAudit, Step
 from tests.support.scalewrites import Place
 
 WEB = Place("shop", "web")
@@ -62,26 +62,6 @@ def world(tmp_path: Any) -> World:
     return World(tmp_path)
 
 
-def test_patches_of_pods(world: World) -> None:
-    """Refused ones too: their answers have no pod."""
-    reference = {"resource": "pods", "namespace": "shop", "name": "web-1"}
-    uri = {"requestURI": "/api/v1/namespaces/shop/pods/web-1?fieldManager=someone&force=false"}
-    asked = {"requestObject": {"metadata": {"annotations": {"a": "1"}}}, "responseStatus": {"code": 409}}
-    world._saw(4, reference, {}, **uri, **asked)
-    world._saw(5, reference, {}, requestURI="/api/v1/namespaces/shop/pods/web-1")
-    pod = Place("shop", "web-1")
-    assert world.audit.patches == [
-        PodPatch(4.0, pod, 409, "someone", {"a": "1"}),
-        PodPatch(5.0, pod, 200, "", {}),
-    ]
-
-
-def test_a_scale_whose_client_was_gone_is_none(world: World) -> None:
-    reference = {"resource": "deployments", "subresource": "scale", "namespace": "shop", "name": "web"}
-    world._saw(4, reference, {}, responseStatus={"code": 504})
-    assert (world.audit.of(WEB), world.audit.conflicts) == ((), 0)
-
-
 def test_when_a_slice_was_released_before_its_next_owner_decided(world: World) -> None:
     world.lease(6, SLICE, "")
     world.lease(8, SLICE, "b_2")
@@ -121,33 +101,26 @@ def test_a_hand_over_is_no_fault(world: World) -> None:
     assert [world.audit.owner("shop", time=each) for each in (2, 3, 13, 14)] == ["", "a_1", "", "b_2"]
 
 
-def test_a_write_of_a_former_owner(world: World) -> None:
-    world.lease(12, SLICE, "b_2")
-    world.put(20, 2)
-    (fault,) = faults(world)
-    assert fault.endswith("by another than the owner, b")
-
-
-def test_a_write_of_an_owner_whose_membership_has_ended(world: World) -> None:
-    world.lease(12, f"{NAME}-member-1", "")
-    world.put(20, 2)
-    (fault,) = faults(world)
-    assert fault.endswith("by another than the owner, none")
-
-
-@pytest.mark.parametrize("of", [0, 10])
-def test_a_write_that_is_not_of_the_version_before(world: World, of: int) -> None:
-    world.put(15, 2, of=3)
-    world.put(20, 4, of=of)
-    (fault,) = faults(world)
-    assert fault.endswith("was not decided from the version that it replaces")
-
-
-def test_a_write_of_the_same_count(world: World) -> None:
-    world.put(15, 2)
-    world.put(20, 2, of=15)
-    (fault,) = faults(world)
-    assert "says what" in fault
+@pytest.mark.parametrize(
+    ("lease", "puts", "fault"),
+    [
+        ((SLICE, "b_2"), [(20, 2, 3)], "by another than the owner, b"),
+        ((f"{NAME}-member-1", ""), [(20, 2, 3)], "by another than the owner, none"),
+        (None, [(15, 2, 3), (20, 4, 0)], "was not decided from the version that it replaces"),
+        (None, [(15, 2, 3), (20, 4, 10)], "was not decided from the version that it replaces"),
+        (None, [(15, 2, 3), (20, 2, 15)], "says what"),
+    ],
+    ids=["a former owner", "a membership that ended", "of no version", "of an old version", "the same count"],
+)
+def test_a_write_that_is_wrong(
+    world: World, lease: tuple[str, str] | None, puts: list[tuple[int, int, int]], fault: str
+) -> None:
+    if lease:
+        world.lease(12, *lease)
+    for version, replicas, of in puts:
+        world.put(version, replicas, of=of)
+    (found,) = faults(world)
+    assert fault in found
 
 
 def test_a_refused_write_is_none(world: World) -> None:
@@ -202,12 +175,6 @@ def test_a_journal(world: World, journal: list[tuple[int, int]], since: float, *
     world.put(20, 4, by="b", of=10)
     world.put(30, 6, of=20)
     assert bool([*world.audit.unjournalled(WEB, "a", journal, since, 1)]) == is_fault
-
-
-def test_a_write_in_flight_may_be_missing_in_a_journal(world: World) -> None:
-    world.put(10, 2)
-    world.lease(11, SLICE, "b_2")
-    assert [*world.audit.unjournalled(WEB, "a", [], 40, 1)] == []
 
 
 def test_a_write_when_its_pod_was_frozen_may_be_missing_in_a_journal(world: World) -> None:

@@ -117,39 +117,30 @@ def test_a_floor_of_a_late_watch_was_published_before_the_raise() -> None:
     assert [write.after for write in case.audit.unpublished] == [10], "it had ended before the raise"
 
 
-def test_the_native_controllers_old_decision_is_excused_once() -> None:
+@pytest.mark.parametrize(
+    ("writes", "known", "counted"),
+    [
+        pytest.param([(4, NATIVE)], 4, 0, id="an old decision of the native controller"),
+        pytest.param([(4, NATIVE)], None, 1, id="before it says of which count it knew"),
+        pytest.param([(4, NATIVE)], 10, 1, id="it knew of the raise"),
+        pytest.param([(12, NATIVE), (4, NATIVE)], 4, 1, id="its second write"),
+        pytest.param([(4, "kubectl")], 4, 1, id="another writer"),
+    ],
+)
+def test_the_native_controllers_old_decision_is_excused(
+    writes: list[tuple[int, str]], known: int | None, counted: int
+) -> None:
     case = AuditedTarget()
     case.write(10, "fastpath")
-    case.at(1)
-    case.write(4, NATIVE)
-    assert len(case.audit.counted) == 1, "not before it says of which count it knew"
-    case.status(4)
-    assert case.audit.counted == []
-    assert [each.excuse for each in case.audit.reversals] == ["decided on 4 replicas"]
-    case.write(10, "fastpath")
-    case.at(2)
-    case.write(4, NATIVE)
-    case.status(10)
-    assert len(case.audit.counted) == 1, "it knew of 10"
-
-
-def test_the_second_native_write_is_not_excused() -> None:
-    case = AuditedTarget()
-    case.write(10, "fastpath")
-    case.at(1)
-    case.write(12, NATIVE)
-    case.at(2)
-    case.write(4, NATIVE)
-    case.status(4)
-    assert len(case.audit.counted) == 1
-
-
-def test_no_other_writer_is_excused() -> None:
-    case = AuditedTarget()
-    case.write(10, "fastpath")
-    case.write(4, "kubectl")
-    case.status(4)
-    assert len(case.audit.counted) == 1
+    for seconds, write in enumerate(writes, start=1):
+        case.at(seconds)
+        case.write(*write)
+    if known is not None:
+        case.status(known)
+    assert len(case.audit.counted) == counted
+    assert [each.excuse for each in case.audit.reversals if each.excuse] == (
+        [] if counted else ["decided on 4 replicas"]
+    )
 
 
 async def test_follows_a_sandbox() -> None:

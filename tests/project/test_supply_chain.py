@@ -109,6 +109,7 @@ def test_licences_are_those_that_the_page_names() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_the_bill_of_materials_lists_what_the_image_installs(tmp_path: Path) -> None:
     if (

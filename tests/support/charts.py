@@ -47,6 +47,15 @@ def read_values(text: str) -> dict[str, Any]:
     return found
 
 
+def merge(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both together; a section that both have is merged, as Helm does."""
+    merged = dict(values)
+    for key, value in more.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def render_files(
     values: Mapping[str, Any] | None = None,
     *,

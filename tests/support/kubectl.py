@@ -1,25 +1,16 @@
 """The real kubectl against a server of a test, with no configuration but what the test gives."""
 
-import asyncio
-import contextlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.support import tools
 
+Finished = tools.Finished
 TOKEN = "kubectl-token"
 """What it shows unless told otherwise; without any credential it asks for a name at the terminal."""
-
-
-class Finished(NamedTuple):
-    """What a run of kubectl came to."""
-
-    status: int
-    stdout: str
-    stderr: str
 
 
 class Kubectl:
@@ -48,27 +39,12 @@ class Kubectl:
         return await self._execute(f"--kubeconfig={kubeconfig}", *arguments, stdin=stdin)
 
     async def _execute(self, *arguments: str, stdin: str) -> Finished:
-        process = await asyncio.create_subprocess_exec(
-            self._program,
-            *arguments,
-            env={
-                "HOME": str(self._directory),
-                "KUBECONFIG": str(self._directory / "none"),
-                "PATH": "/usr/bin:/bin",
-            },
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            stdout, stderr = await process.communicate(stdin.encode())
-        finally:
-            if process.returncode is None:  # the test was cancelled
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        assert process.returncode is not None
-        return Finished(process.returncode, stdout.decode(), stderr.decode())
+        environment = {
+            "HOME": str(self._directory),
+            "KUBECONFIG": str(self._directory / "none"),
+            "PATH": "/usr/bin:/bin",
+        }
+        return await tools.run(self._program, *arguments, environment=environment, stdin=stdin)
 
     async def get_raw(self, server: str, path: str, *, ca: Path | None = None, token: str = TOKEN) -> Any:
         """Return the decoded JSON of ``kubectl get --raw PATH``; otherwise fail with kubectl's message."""

@@ -137,12 +137,16 @@ class PrometheusServer(_Server):
         self,
         directory: Path,
         *,
-        targets: Mapping[str, Sequence[str]],
-        scrape_interval: str,
-        flags: Sequence[str],
+        targets: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
+        scrape_interval: str = "200ms",
+        flags: Sequence[str] = (),
         labels: Mapping[str, str] = types.MappingProxyType({}),
         jobs: Sequence[Mapping[str, Any]] = (),
     ) -> None:
+        """`targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `flags` are added
+        to Prometheus' command line. `labels` are those of every target; as with our ServiceMonitors, labels
+        of series win over them. `jobs` are further entries of ``scrape_configs``.
+        """
         super().__init__(directory, "prometheus")
         self._flags = tuple(flags)
         config = {
@@ -179,14 +183,8 @@ class PrometheusServer(_Server):
         text = openmetrics.strip().removesuffix("# EOF").rstrip()
         source = self._directory / "samples.om"
         source.write_text(f"{text}\n# EOF\n")
-        command = [
-            promtool,
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            str(source),
-            str(self._directory / "tsdb"),
-        ]
+        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(source)]
+        command.append(str(self._directory / "tsdb"))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 
@@ -237,33 +235,12 @@ class PrometheusFactory:
         self._directory = directory
         self._servers: list[PrometheusServer] = []
 
-    def __call__(
-        self,
-        *,
-        targets: Mapping[str, Sequence[str]] | None = None,
-        scrape_interval: str = "200ms",
-        samples: str = "",
-        flags: Sequence[str] = (),
-        labels: Mapping[str, str] = types.MappingProxyType({}),
-        jobs: Sequence[Mapping[str, Any]] = (),
-        start: bool = True,
-    ) -> PrometheusServer:
-        """Return a server, ready unless `start` is false.
+    def __call__(self, *, samples: str = "", start: bool = True, **settings: Any) -> PrometheusServer:
+        """Return a server, ready unless `start` is false; `settings` are those of `PrometheusServer`.
 
-        `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is
-        OpenMetrics text as for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command
-        line. `labels` are those of every target; as with our ServiceMonitors, labels of series win over them.
-        `jobs` are further entries of ``scrape_configs``.
+        `samples` is OpenMetrics text as for `PrometheusServer.load_samples`.
         """
-        directory = self._directory / f"prometheus-{len(self._servers)}"
-        server = PrometheusServer(
-            directory,
-            targets=targets or {},
-            scrape_interval=scrape_interval,
-            flags=flags,
-            labels=labels,
-            jobs=jobs,
-        )
+        server = PrometheusServer(self._directory / f"prometheus-{len(self._servers)}", **settings)
         self._servers.append(server)
         if samples:
             server.load_samples(samples)

@@ -26,26 +26,13 @@ OLDEST = (1, 27)
 
 JSON = dict[str, Any]
 
+_DISCOVERED = "/api /api/* /apis /apis/* /openapi /openapi/* /readyz /version"
 BUILT_IN: Mapping[tuple[str, str, str], Sequence[JSON]] = {
     ("ClusterRole", "", "system:auth-delegator"): (
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
         {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ),
-    ("ClusterRole", "", "system:discovery"): (
-        {
-            "nonResourceURLs": [
-                "/api",
-                "/api/*",
-                "/apis",
-                "/apis/*",
-                "/openapi",
-                "/openapi/*",
-                "/readyz",
-                "/version",
-            ],
-            "verbs": ["get"],
-        },
-    ),
+    ("ClusterRole", "", "system:discovery"): ({"nonResourceURLs": _DISCOVERED.split(), "verbs": ["get"]},),
     ("Role", "kube-system", "extension-apiserver-authentication-reader"): (
         {
             "apiGroups": [""],

@@ -1,18 +1,11 @@
 """Runs the commands of a page as a reader pastes them: in a shell, in the folder that the page makes."""
 
-import asyncio
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-
-class Printed(NamedTuple):
-    """What the shell came to with a line."""
-
-    status: int
-    stdout: str
-    stderr: str
+from tests.support import tools
+from tests.support.tools import Finished
 
 
 class PageShell:
@@ -43,24 +36,10 @@ class PageShell:
             self._write(programs / "sleep", "exit 0\n")
         self._environment = {"HOME": str(folder.parent), "PATH": f"{programs}:/usr/bin:/bin"}
 
-    async def run(self, line: str) -> Printed:
+    async def run(self, line: str) -> Finished:
         """Run a line, pipes and redirections included."""
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/bash", "-o", "pipefail", "-c", line),
-            cwd=self._folder,
-            env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            stdout, stderr = await process.communicate()
-        finally:
-            if process.returncode is None:  # the test was cancelled
-                process.kill()
-                await process.wait()
-        assert process.returncode is not None
-        return Printed(process.returncode, stdout.decode(), stderr.decode())
+        command = ("/bin/bash", "-o", "pipefail", "-c", line)
+        return await tools.run(*command, environment=self._environment, folder=self._folder)
 
     async def paste(self, block: str) -> str:
         """Run each line of a block and return what they print; the test fails with the first that fails."""

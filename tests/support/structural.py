@@ -15,33 +15,13 @@ import re2
 
 JSON = dict[str, Any]
 
-KEYWORDS = frozenset(
-    {
-        "additionalProperties",
-        "anyOf",
-        "default",
-        "description",
-        "enum",
-        "format",
-        "items",
-        "maxItems",
-        "maxLength",
-        "maxProperties",
-        "maximum",
-        "minItems",
-        "minLength",
-        "minimum",
-        "pattern",
-        "properties",
-        "required",
-        "type",
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-list-type",
-        "x-kubernetes-map-type",
-        "x-kubernetes-validations",
-    }
-)
+_KEYWORDS = """
+additionalProperties anyOf default description enum format items maxItems maxLength maxProperties maximum
+minItems minLength minimum pattern properties required type x-kubernetes-int-or-string
+x-kubernetes-list-map-keys
+x-kubernetes-list-type x-kubernetes-map-type x-kubernetes-validations
+"""
+KEYWORDS = frozenset(_KEYWORDS.split())
 """What a structural schema may say and ours needs.
 
 Among what it may not: $ref, oneOf beside types, patternProperties, uniqueItems.

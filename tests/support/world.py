@@ -38,7 +38,7 @@ from adapter.server.api import paths, query_string
 from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.support.clock import FakeClock, LoopClock
+from tests.support.clock import FakeClock
 
 FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
 
@@ -224,16 +224,16 @@ class World:
 
     def __init__(
         self,
-        answer: Callable[[str], Outcome],
+        answer: Callable[[str], Outcome] = lambda _: vector(),
         *,
-        lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None,
-        names: Sequence[str] | Exception,
-        lister: FakeLister | None,
-        resources: FakeResources | None,
-        interval: float,
-        running: Sequence[LabeledObject] | Exception,
-        nodes: Sequence[LabeledObject] | Exception,
-        clock: Any,  # a `LoopClock` where a test moves no time by hand
+        lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None = None,
+        names: Sequence[str] | Exception = (),
+        lister: FakeLister | None = None,
+        resources: FakeResources | None = None,
+        interval: float = 600.0,
+        running: Sequence[LabeledObject] | Exception = (),
+        nodes: Sequence[LabeledObject] | Exception = (),
+        clock: Any = None,  # a `LoopClock` where a test moves no time by hand
     ) -> None:
         self.querier = FakeQuerier(answer)
         self.lister = lister or FakeLister(lists or {})
@@ -288,35 +288,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(
-    rules: str | Ruleset,
-    *,
-    answer: Callable[[str], Outcome] = lambda _: vector(),
-    lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None = None,
-    names: Sequence[str] | Exception = (),
-    lister: FakeLister | None = None,
-    resources: FakeResources | None = None,
-    interval: float = 600.0,
-    running: Sequence[LabeledObject] | Exception = (),
-    nodes: Sequence[LabeledObject] | Exception = (),
-    attempted: bool = True,
-    clock: LoopClock | None = None,
-) -> AsyncIterator[World]:
+async def world(rules: str | Ruleset, *, attempted: bool = True, **ends: Any) -> AsyncIterator[World]:
     """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`.
 
-    The clock is a `FakeClock` unless another is given.
+    `ends` are those of `World`. The clock is a `FakeClock` unless another is given.
     """
-    made = World(
-        answer,
-        lists=lists,
-        names=names,
-        lister=lister,
-        resources=resources,
-        interval=interval,
-        running=running,
-        nodes=nodes,
-        clock=clock,
-    )
+    made = World(**ends)
     await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
         relisting = asyncio.create_task(made.relister.run())

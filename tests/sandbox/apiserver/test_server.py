@@ -15,10 +15,13 @@ from fastpath_sandbox.apiserver.status import StatusFailure
 from tests.support.tls import Authority
 
 PARTIAL_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 JSON = dict[str, Any]
+NO_METHOD = "the server does not allow this method on the requested resource"
 
 
 def pod(name: str, namespace: str = "default", **labels: str) -> JSON:
@@ -44,36 +47,27 @@ async def ask(http: aiohttp.ClientSession, method: str, path: str, **options: An
         return response.status, await response.json()
 
 
-async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
-    body = {"metadata": {"generateName": "web-"}, "spec": {}}
-    made = [(await ask(http, "POST", PODS, json=body))[1]["metadata"]["name"] for _ in range(3)]
-    assert len(set(made)) == 3
-    assert all(name.startswith("web-") and len(name) == 9 for name in made)
+async def names(http: aiohttp.ClientSession, path: str, **query: str) -> list[str]:
+    status, body = await ask(http, "GET", path, params=query)
+    assert status == 200, body
+    return [item["metadata"]["name"] for item in body["items"]]
 
 
-async def test_what_an_object_owns_goes_with_it(cluster: Cluster) -> None:
-    owner = cluster.create(deployment("web"))
-    for name in ("owned", "orphan"):
-        reference = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "name": "web",
-            "uid": owner["metadata"]["uid"],
-        }
+async def test_what_an_object_owns_goes_with_it(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    first, second, third = (
+        cluster.create(deployment(name))["metadata"]["uid"] for name in ("one", "two", "x")
+    )
+    for name, owners in (("owned", [first]), ("shared", [first, second]), ("alone", []), ("orphan", [third])):
         owned = pod(name)
-        owned["metadata"]["ownerReferences"] = [reference] if name == "owned" else []
+        owned["metadata"]["ownerReferences"] = [{"uid": uid, "name": "some"} for uid in owners]
         cluster.create(owned)
-    cluster.delete("deployments", "web")
-    assert [item["metadata"]["name"] for item in cluster.list("pods")] == ["orphan"]
-
-
-async def test_orphaned_objects_stay(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    owner = cluster.create(deployment("web"))
-    owned = pod("owned")
-    owned["metadata"]["ownerReferences"] = [{"uid": owner["metadata"]["uid"], "name": "web"}]
-    cluster.create(owned)
-    await ask(http, "DELETE", f"{DEPLOYMENTS}/web", params={"propagationPolicy": "Orphan"})
-    assert "ownerReferences" not in cluster.get("pods", "owned")["metadata"]
+    cluster.delete("deployments", "one")
+    assert [each["uid"] for each in cluster.get("pods", "shared")["metadata"]["ownerReferences"]] == [second]
+    assert await names(http, PODS) == ["alone", "orphan", "shared"]
+    cluster.delete("deployments", "two")
+    await ask(http, "DELETE", f"{DEPLOYMENTS}/x", params={"propagationPolicy": "Orphan"})
+    assert await names(http, PODS) == ["alone", "orphan"]
+    assert "ownerReferences" not in cluster.get("pods", "orphan")["metadata"]
 
 
 async def test_pages_show_one_version(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -95,6 +89,22 @@ async def test_pages_show_one_version(cluster: Cluster, http: aiohttp.ClientSess
         http, "GET", PODS, params={"limit": "2", "continue": first["metadata"]["continue"]}
     )
     assert (status, answer["reason"]) == (410, "Expired")
+
+
+async def test_lists_at_a_version(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    version = cluster.create(pod("a"))["metadata"]["resourceVersion"]
+    cluster.create(pod("b"))
+    assert await names(http, PODS, resourceVersion=version, resourceVersionMatch="Exact") == ["a"]
+    assert await names(http, PODS, resourceVersion=version, resourceVersionMatch="NotOlderThan") == ["a", "b"]
+    assert await names(http, PODS, resourceVersion=version) == ["a", "b"]
+    assert await names(http, PODS, resourceVersion="0", limit="1") == [
+        "a",
+        "b",
+    ]  # the watch cache knows no limit
+    cluster.compact()
+    exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+    status, answer = await ask(http, "GET", PODS, params=exact)
+    assert (status, answer["message"]) == (410, "too old resource version: 3 (4)")
 
 
 async def test_reviews(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -126,6 +136,34 @@ async def test_reviews(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     ]
     status, _ = await ask(http, "POST", path, json={})
     assert status == 400
+
+
+async def test_forbidden(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    cluster.forbid("list", "pods")
+    cluster.forbid("get", "deployments.apps", "default")
+    status, answer = await ask(http, "GET", "/api/v1/pods")
+    assert (status, answer["reason"]) == (403, "Forbidden")
+    assert answer["message"] == (
+        'pods is forbidden: User "system:anonymous" '
+        'cannot list resource "pods" in API group "" at the cluster scope'
+    )
+    _, answer = await ask(http, "GET", f"{DEPLOYMENTS}/web")
+    assert answer["message"] == (
+        'deployments.apps "web" is forbidden: User "system:anonymous" '
+        'cannot get resource "deployments" in API group "apps" in the namespace "default"'
+    )
+    assert (await ask(http, "GET", "/apis/apps/v1/namespaces/kube-system/deployments/web"))[0] == 404
+    cluster.allow("list", "pods")
+    assert (await ask(http, "GET", "/api/v1/pods"))[0] == 200
+
+
+async def test_a_forbidden_subresource_leaves_the_resource(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
+    cluster.create(deployment("web"))
+    cluster.forbid("*", "deployments/scale")
+    assert (await ask(http, "GET", f"{DEPLOYMENTS}/web/scale"))[0] == 403
+    assert (await ask(http, "GET", f"{DEPLOYMENTS}/web"))[0] == 200
 
 
 async def test_tokens(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -226,24 +264,6 @@ async def test_ages(seconds: float, age: str) -> None:
         now += seconds
         _, table = await ask(http, "GET", PODS, headers=TABLE)
         assert table["rows"][0]["cells"][-1] == age
-
-
-async def test_an_object_with_another_owner_stays(cluster: Cluster) -> None:
-    first, second = (cluster.create(deployment(name))["metadata"]["uid"] for name in ("one", "two"))
-    owned = pod("owned")
-    owned["metadata"]["ownerReferences"] = [{"uid": first, "name": "one"}, {"uid": second, "name": "two"}]
-    cluster.create(owned)
-    cluster.delete("deployments", "one")
-    assert [owner["name"] for owner in cluster.get("pods", "owned")["metadata"]["ownerReferences"]] == ["two"]
-    cluster.delete("deployments", "two")
-    assert cluster.list("pods") == []
-
-
-async def test_openapi_and_other_methods(http: aiohttp.ClientSession) -> None:
-    assert (await ask(http, "GET", "/openapi/v2"))[1]["swagger"] == "2.0"
-    assert (await ask(http, "GET", "/openapi/v3"))[1] == {"paths": {}}
-    async with http.post("/version") as response:
-        assert response.status == 404
 
 
 async def test_a_kubeconfig_without_authority(tmp_path: Path, authority: Authority) -> None:

@@ -109,12 +109,6 @@ async def test_objects_enter_and_leave_a_selector(cluster: Cluster, http: aiohtt
         assert await stream.short() == ("DELETED", "b")
 
 
-async def test_a_watch_of_lists_is_not_acceptable(http: aiohttp.ClientSession) -> None:
-    headers = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-    async with http.get(PODS, params={"watch": "1"}, headers=headers) as response:
-        assert response.status == 406
-
-
 async def test_tables_carry_their_columns_once(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     cluster.create(pod("a"))
     cluster.create(pod("b"))

@@ -17,6 +17,7 @@ from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
+from tests.support import scaling
 from tests.support.clock import FakeClock
 from tests.support.waiting import running, until
 
@@ -74,11 +75,11 @@ class World:
         self.metrics = metrics
         self.controller = controller
 
-    def autoscale(self, *metrics: dict[str, Any], **spec: Any) -> None:
+    def autoscale(self, *metrics: dict[str, Any], name: str = "web", **spec: Any) -> None:
         document = {
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": "web", "namespace": "shop"},
+            "metadata": {"name": name, "namespace": "shop"},
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
                 "minReplicas": 2,
@@ -98,10 +99,7 @@ class World:
         return {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", [])}
 
 
-PODS = {
-    "type": "Pods",
-    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
-}
+PODS = scaling.pods_metric("10")
 QUEUE = {
     "type": "External",
     "external": {
@@ -109,14 +107,7 @@ QUEUE = {
         "target": {"type": "AverageValue", "averageValue": "10"},
     },
 }
-HITS = {
-    "type": "Object",
-    "object": {
-        "metric": {"name": "hits"},
-        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-}
+HITS = scaling.object_metric("AverageValue", averageValue="10")
 CPU = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
@@ -187,17 +178,6 @@ async def test_remembers_what_it_recommended(world: World) -> None:
     assert world.conditions()["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
-async def test_a_metric_that_cannot_be_read(world: World) -> None:
-    world.autoscale()
-
-    made = await world.controller.sync(KEY)
-
-    assert made is not None
-    assert "unable to fetch metrics from custom metrics API" in made.error
-    assert world.conditions()["ScalingActive"] == ("False", "FailedGetPodsMetric")
-    assert world.replicas() == 2
-
-
 @pytest.mark.parametrize(
     ("metric", "path", "body"),
     [
@@ -245,16 +225,32 @@ async def test_every_api_is_asked_as_the_controller_asks(
     assert world.replicas() == 4  # what is needed: 35 of 10 each, or 350m of 100m each
 
 
-async def test_a_write_that_fails(world: World) -> None:
-    world.autoscale()
-    world.metrics.show_pods(world.cluster, "20")
-    world.cluster.forbid("update", "deployments/scale")
+@pytest.mark.parametrize(
+    ("spec", "forbidden", "condition"),
+    [
+        ({}, ("get", "no metric"), ("ScalingActive", "FailedGetPodsMetric")),
+        ({}, ("list", "pods"), ("ScalingActive", "FailedGetPodsMetric")),
+        ({}, ("update", "deployments/scale"), ("AbleToScale", "FailedUpdateScale")),
+        (
+            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Nothing", "name": "web"}},
+            ("list", "pods"),
+            ("AbleToScale", "FailedGetScale"),
+        ),
+    ],
+    ids=["a metric", "pods", "a write", "a target"],
+)
+async def test_what_fails_is_a_condition(
+    world: World, spec: dict[str, Any], forbidden: tuple[str, str], condition: tuple[str, str]
+) -> None:
+    world.autoscale(**spec)
+    if forbidden[1] != "no metric":
+        world.metrics.show_pods(world.cluster, "20")
+        world.cluster.forbid(*forbidden)
 
-    made = await world.controller.sync(KEY)
+    await world.controller.sync(KEY)
 
-    assert made is not None
-    assert not made.rescale
-    assert world.conditions()["AbleToScale"] == ("False", "FailedUpdateScale")
+    kind, reason = condition
+    assert world.conditions()[kind] == ("False", reason)
     assert world.replicas() == 2
 
 
@@ -335,10 +331,9 @@ async def test_a_conflict_whose_scale_cannot_be_read_again(world: World) -> None
 
 async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
     """The first one scales, as it is alone; then neither does, until one is deleted."""
+    assert await world.controller.sync(KEY) is None, "there is no such object"
     world.autoscale()
-    second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
-    kept = {"apiVersion": second["apiVersion"], "kind": second["kind"], "spec": second["spec"]}
-    world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
+    world.autoscale(name="second")
     world.metrics.show_pods(world.cluster, "20")
 
     await world.controller.sync(KEY)
@@ -357,13 +352,7 @@ async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
 async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) -> None:
     """It does not conflict with other autoscalers then, as upstream."""
     world.autoscale(minReplicas=3)
-    second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
-    kept = {
-        "apiVersion": second["apiVersion"],
-        "kind": second["kind"],
-        "spec": second["spec"] | {"minReplicas": 2},
-    }
-    world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
+    world.autoscale(name="second")
     world.metrics.show_pods(world.cluster, "10")
 
     await world.controller.sync(KEY)
@@ -372,17 +361,6 @@ async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) ->
 
     assert made is not None
     assert not made.error
-
-
-async def test_pods_that_cannot_be_read(world: World) -> None:
-    world.autoscale()
-    world.metrics.show_pods(world.cluster, "20")
-    world.cluster.forbid("list", "pods")
-
-    await world.controller.sync(KEY)
-
-    assert world.conditions()["ScalingActive"] == ("False", "FailedGetPodsMetric")
-    assert world.replicas() == 2
 
 
 async def test_a_list_that_cannot_be_read_changes_nothing(world: World) -> None:
@@ -397,19 +375,15 @@ async def test_a_list_that_cannot_be_read_changes_nothing(world: World) -> None:
         await until(lambda: world.replicas() == 4)
 
 
-async def test_a_target_that_is_not_there(world: World) -> None:
-    world.autoscale(scaleTargetRef={"apiVersion": "apps/v1", "kind": "Nothing", "name": "web"})
-    await world.controller.sync(KEY)
-    assert world.conditions()["AbleToScale"] == ("False", "FailedGetScale")
-
-
-async def test_an_object_that_cannot_be_read_is_left(world: World) -> None:
-    assert await world.controller.sync(KEY) is None
-
-
-async def test_objects_come_and_go(world: World) -> None:
+async def test_objects_come_and_go(world: World, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("unused: the server speaks plain HTTP")
     world.metrics.show_pods(world.cluster, "20")
-    async with running(world.controller.run()):
+    adapter = Adapter(world.url, authority, "token")
+    kubeconfig = world.cluster.kubeconfig(tmp_path / "kubeconfig")
+    async with native_hpa.running(
+        kubeconfig, adapter, tmp_path, FakeClock(), period=0.05, random=lambda: 0.0
+    ):
         world.autoscale()
         await until(lambda: world.replicas() == 4)
 
@@ -419,16 +393,3 @@ async def test_objects_come_and_go(world: World) -> None:
         await asyncio.sleep(0.15)
 
         assert world.metrics.asked == []
-
-
-async def test_runs_on_files(world: World, tmp_path: Path) -> None:
-    authority = tmp_path / "ca.crt"
-    authority.write_text("unused: the server speaks plain HTTP")
-    world.metrics.show_pods(world.cluster, "20")
-    adapter = Adapter(world.url, authority, "token")
-    kubeconfig = world.cluster.kubeconfig(tmp_path / "kubeconfig")
-    world.autoscale()
-    async with native_hpa.running(
-        kubeconfig, adapter, tmp_path, FakeClock(), period=0.05, random=lambda: 0.0
-    ):
-        await until(lambda: world.replicas() == 4)

@@ -66,7 +66,6 @@ async def test_pages_that_are_not_served_end_the_demo(opened: Callable[[], list[
 @pytest.mark.parametrize(
     ("number", "interrupt"),
     [
-        pytest.param(signal.SIGTERM, signal.SIG_DFL, id="SIGTERM"),
         pytest.param(signal.SIGTERM, signal.SIG_IGN, id="SIGTERM to a background job of a script"),
         pytest.param(signal.SIGINT, signal.SIG_DFL, id="SIGINT"),
     ],

