@@ -6,6 +6,7 @@ import pytest
 
 from adapter.model import apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference, Trust
+from tests.support.answers import answers
 
 OURS = ServiceReference("fastpath", "fastpath")
 
@@ -52,37 +53,7 @@ def test_ours_is_namespace_and_name_together(service: ServiceReference) -> None:
     assert apiservices.judge("v1beta1.custom.metrics.k8s.io", _found(service), OURS).owner is Owner.FOREIGN
 
 
-@pytest.mark.parametrize(
-    ("service", "labels", "owner"),
-    [
-        pytest.param("kube-system/metrics-server", {}, "metrics-server", id="metrics-server"),
-        pytest.param("keda/keda-operator-metrics-apiserver", {}, "KEDA", id="KEDA"),
-        pytest.param(
-            "addons/scaling", {"app.kubernetes.io/part-of": "keda-operator"}, "KEDA", id="KEDA by label"
-        ),
-        pytest.param("monitoring/prometheus-adapter", {}, "prometheus-adapter", id="prometheus-adapter"),
-        pytest.param(
-            "m/adapter",
-            {"app.kubernetes.io/name": "prometheus-adapter"},
-            "prometheus-adapter",
-            id="chart by label",
-        ),
-        pytest.param(
-            "custom-metrics/custom-metrics-apiserver", {}, "an older prometheus-adapter", id="older manifests"
-        ),
-        pytest.param("default/datadog-custom-metrics-server", {}, "Datadog's cluster agent", id="Datadog"),
-        pytest.param(
-            "default/datadog-cluster-agent-metrics-api", {}, "Datadog's cluster agent", id="Datadog's chart"
-        ),
-        pytest.param(
-            "custom-metrics/custom-metrics-stackdriver-adapter",
-            {},
-            "Google's custom metrics adapter",
-            id="Google",
-        ),
-        pytest.param("a/b", {"app": "b"}, "an unknown server", id="unknown"),
-    ],
-)
+@pytest.mark.parametrize(("service", "labels", "owner"), answers("apiservices", "who it is"))
 def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     namespace, _, name = service.partition("/")
     found = _found(ServiceReference(namespace, name), labels=labels, trust=Trust.NONE, release="m/pa")

@@ -6,6 +6,7 @@ from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
 from adapter.rules.scrape.scraped_query import PodLabels
+from tests.support.answers import answers
 from tests.support.world import compile_rule, compile_text
 
 
@@ -17,65 +18,7 @@ def faults_of(text: str) -> tuple[Ruleset, list[str]]:
     return ruleset, [str(fault) for fault in faults]
 
 
-FAULTS = {
-    "template does not parse": (
-        "{resources: {template: 'kube_<<.Resource'}, metricsQuery: x}",
-        ["resources.template: kube_<<.Resource: expected a label name with <<.Resource>> in it"],
-    ),
-    "template without the resource": (
-        "{resources: {template: 'kube_<<.Group>>'}}",
-        ["resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: it has none"],
-    ),
-    "template renders to nothing": (
-        "{resources: {template: '<<if false>><<.Resource>><<end>>'}}",
-        ["resources.template: "],
-    ),
-    "template that is no regular expression": (
-        "{resources: {template: '(<<.Resource>>'}}",
-        ["resources.template: (<<.Resource>>: expected a label name with <<.Resource>> in it"],
-    ),
-    "unknown resource, near one": (
-        "{resources: {overrides: {p: {resource: deploymnet}}}}",
-        ["resources.overrides.p: deploymnet: expected a resource of the cluster (did you mean deployment?)"],
-    ),
-    "unknown resource, near none": (
-        "{resources: {overrides: {p: {resource: hpa}}}}",
-        ["resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short"],
-    ),
-    "resource of another group": (
-        "{resources: {overrides: {p: {resource: deployment, group: batch}}}}",
-        ["resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean"],
-    ),
-    "query does not parse": (
-        "{metricsQuery: 'sum(<<.Series)'}",
-        ["metricsQuery: sum(<<.Series): expected a Go template with << >>"],
-    ),
-    "query with what is not supported": (
-        "{metricsQuery: '<<slice .Series 1>>'}",
-        ['metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not'],
-    ),
-    "filter and matches": (
-        "{seriesFilters: [{is: '('}], name: {matches: '*'}}",
-        [
-            "seriesFilters[0].is: (: expected a Go regular expression",
-            "name.matches: *: expected a Go regular",
-        ],
-    ),
-    "groups without replacement": (
-        "{name: {matches: '(a)(b)'}}",
-        ["name.as: expected a replacement such as ${1}_${2}, because name.matches has 2 capture groups"],
-    ),
-    "all at once": (
-        (
-            "{resources: {template: 'x', overrides: {a: {resource: apps}}}, metricsQuery: '<<', name: "
-            "{matches: '('}}"
-        ),
-        ["resources.template: x", "resources.overrides.a: apps", "metricsQuery: <<", "name.matches: ("],
-    ),
-}
-
-
-@pytest.mark.parametrize(("rule", "expected"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("rule", "expected"), answers("compile", "faults"))
 @pytest.mark.parametrize("section", ["rules", "externalRules"])
 def test_faults(section: str, rule: str, expected: list[str]) -> None:
     ruleset, faults = faults_of(f"{section}:\n- {{seriesQuery: good, metricsQuery: good}}\n- {rule}\n")

@@ -6,32 +6,10 @@ from adapter.model.metrics import Sample
 from adapter.rules import lookback
 from adapter.rules.matchers import Matcher
 from adapter.rules.template import template
+from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(
-    ("query", "seconds"),
-    [
-        ('sum(rate(x{a="[5m]"}[2m])) by (pod)', 120.0),
-        ("x", 0.0),
-        ("max_over_time(rate(x[1m])[5m:15s])", 360.0),
-        ("max_over_time(rate(x[1m])[5m:1m] offset 10m)", 960.0),
-        ("rate(a[1m]) / rate(b[3m])", 180.0),
-        ("sum(x offset 1m)", 60.0),
-        ("-x", 0.0),
-        ("(x)", 0.0),
-        ("vector(1)", 0.0),
-        ("job:x:rate5m", None),
-        ("rate(job:x:sum[1m])", None),
-        ("max_over_time(job:x:sum[5m:])", None),
-        ("x / job:x:rate5m", None),
-        ("((", None),
-        ('sum({__name__="x"})', 0.0),
-        ('sum({__name__="job:x:rate5m"})', None),
-        ('sum({__name__=~"job:.*"})', None),
-        ('sum({__name__=~"x|y",a="b"})', None),
-        ('sum({a="b"})', None),
-    ],
-)
+@pytest.mark.parametrize(("query", "seconds"), answers("lookback", "lookback"))
 def test_lookback(query: str, seconds: float | None) -> None:
     assert lookback.lookback_of(query) == seconds
 
@@ -112,39 +90,7 @@ def test_a_time_that_is_no_number_is_too_old() -> None:
     assert companion.fresh([sample(1)], [sample(float("nan"))], 970) == []
 
 
-USAGES = {
-    "cadvisor": (
-        ('sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by '
-        '(<<.GroupBy>>)'),
-        'container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}',
-    ),
-    "matchers elsewhere": (
-        'avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})',
-        'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}',
-    ),
-    "the first that is selected by the object": (
-        ('sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) '
-        'info:{<<.LabelMatchers>>})'),
-        "info:{<<.LabelMatchers>>}",
-    ),
-    "two": (
-        "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-        "a{<<.LabelMatchers>>}",
-    ),
-    "a subquery": ("max_over_time((-m{<<.LabelMatchers>>})[5m:1m])", "m{<<.LabelMatchers>>}"),
-    "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
-    "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),
-    "no selector of ours": ("sum(m) by (<<.GroupBy>>)", None),
-    "the series of a rule": ("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", None),
-    "a number": ("1", None),
-    "a text": ('label_replace(vector(1), "a", "b", "c", "d")', None),
-    "conditions": ("<<if .GroupBy>>m{<<.LabelMatchers>>}<<end>>", None),
-    "another variable": ('m{<<.LabelMatchers>>,a="<<.LabelValuesByName>>"}', None),
-    "no query": ("sum(m{<<.LabelMatchers>>}", None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("query", "selector"), USAGES.values(), ids=USAGES)
+@pytest.mark.parametrize(("query", "selector"), answers("lookback", "usages"))
 def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
     companion = lookback.usage_age(template.parse(query))
     if selector is None:

@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.numbers import (
     w32,
     w64,
 )
+from tests.support.answers import answers
 
 _ANY_FLOAT = st.floats() | st.sampled_from(
     [2.0**31, -(2.0**31), 2.0**31 - 0.5, -(2.0**31) - 0.5, 2.0**63, -(2.0**63)]
@@ -74,23 +75,7 @@ def test_no_ratio(dividend: float, divisor: float) -> None:
     assert math.isnan(ratio(dividend, divisor))
 
 
-@pytest.mark.parametrize(
-    ("number", "ceiling", "truncated"),
-    [
-        (2.1, 3, 2),
-        (-2.9, -2, -2),
-        (2147483647.0, INT32_MAX, INT32_MAX),
-        (2147483646.5, INT32_MAX, INT32_MAX - 1),
-        (2147483647.5, INT32_MIN, INT32_MAX),
-        (2147483648.0, INT32_MIN, INT32_MIN),
-        (-2147483648.0, INT32_MIN, INT32_MIN),
-        (-2147483648.5, INT32_MIN, INT32_MIN),
-        (-2147483649.0, INT32_MIN, INT32_MIN),
-        (math.inf, INT32_MIN, INT32_MIN),
-        (-math.inf, INT32_MIN, INT32_MIN),
-        (math.nan, INT32_MIN, INT32_MIN),
-    ],
-)
+@pytest.mark.parametrize(("number", "ceiling", "truncated"), answers("numbers", "doubles"))
 def test_doubles_to_32_bits(number: float, ceiling: int, truncated: int) -> None:
     assert (ceil32(number), trunc32(number)) == (ceiling, truncated)
 

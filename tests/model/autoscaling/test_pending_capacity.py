@@ -13,6 +13,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.autoscaling.pending_capacity import ANNOTATION, PendingCapacity
 from adapter.model.go_text import quote
 from adapter.model.quantity import Quantity, from_milli, read
+from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, document, external_metric, hpa, object_metric, pods_metric
 
 EXPECTED = "expected metrics and what one Ready pod works off in a second, such as jobs=2,mails=500m"
@@ -36,22 +37,7 @@ def test_a_target_for_each_pod_is_accepted(metric: dict[str, Any]) -> None:
     assert _check([(name, "500m")], cpu_metric(), metric) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "metrics", "detail"),
-    [
-        ("jbos", [JOBS], "spec.metrics has no metric of this name"),
-        ("cpu", [JOBS], "spec.metrics has no metric of this name"),
-        ("cpu", [cpu_metric()], f"{NEEDS} Resource"),
-        ("load", [pods_metric()], f"{NEEDS} Pods"),
-        ("jobs", [external_metric("jobs", value="10")], f"{NEEDS} External with a target of type Value"),
-        ("hits", [object_metric("Value", value="5")], f"{NEEDS} Object with a target of type Value"),
-        (
-            "jobs",
-            [JOBS, JOBS],
-            "spec.metrics has 2 such metrics of this name; pending capacity needs exactly one",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "metrics", "detail"), answers("pending_capacity", "refused"))
 def test_other_metrics_are_refused(name: str, metrics: list[dict[str, Any]], detail: str) -> None:
     assert _check([(name, "1")], *metrics) == [
         f'spec.pendingCapacity[0].metric: Invalid value: "{name}": {detail}'

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.slices import COUNT, SlicePlan
+from tests.support.answers import answers
 
 LEAVING = "?"
 NAMES = [f"pod-{number}" for number in range(70)]
@@ -67,26 +68,7 @@ def test_the_number_is_in_the_name(number: int, prefix: str) -> None:
     assert slices.parse_name(prefix, name) == number
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "07",
-        "scaler",
-        "scaler-slice-",
-        "scaler-slice-7",
-        "scaler-slice-007",
-        "scaler-slice-64",
-        "scaler-slice--1",
-        "scaler-slice-+1",
-        "scaler-slice-1_0",
-        "scaler-slice-\u0661\u0661",
-        "scaler-slice-\u00b2\u00b2",
-        "scaler-slice-07-2",
-        "another-slice-07",
-        "scaler-member-slice-07",
-    ],
-)
+@pytest.mark.parametrize("name", answers("slices", "no slice"))
 def test_names_of_no_slice(name: str) -> None:
     assert slices.parse_name("scaler", name) is None
 
