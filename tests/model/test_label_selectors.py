@@ -17,49 +17,14 @@ def test_empty_text_selects_everything() -> None:
     assert not str(label_selectors.EVERYTHING)
 
 
-@pytest.mark.parametrize(
-    ("text", "requirements"),
-    [
-        pytest.param("x=a", [("x", "=", ("a",))], id="equals"),
-        pytest.param("x==a", [("x", "==", ("a",))], id="double equals stays double"),
-        pytest.param("x!=a", [("x", "!=", ("a",))], id="not equals"),
-        pytest.param("x=", [("x", "=", ("",))], id="no value is the empty value"),
-        pytest.param("x=,y=", [("x", "=", ("",)), ("y", "=", ("",))], id="no value before a comma"),
-        pytest.param(" x \t=\n a ,\r y ", [("x", "=", ("a",)), ("y", "exists", ())], id="blanks"),
-        pytest.param("x", [("x", "exists", ())], id="exists"),
-        pytest.param("!x", [("x", "!", ())], id="does not exist"),
-        pytest.param("! x", [("x", "!", ())], id="does not exist, with a blank"),
-        pytest.param("x>1,y<-0", None, id="a sign is no label value"),
-        pytest.param("x>1,y<007", [("x", "gt", ("1",)), ("y", "lt", ("007",))], id="order"),
-        pytest.param("x in (b,a,a)", [("x", "in", ("a", "b"))], id="sorted without duplicates"),
-        pytest.param("x notin (b, a )", [("x", "notin", ("a", "b"))], id="notin with blanks"),
-        pytest.param("x in ()", [("x", "in", ("",))], id="no value in parentheses is the empty value"),
-        pytest.param("x in (,)", [("x", "in", ("",))], id="comma alone"),
-        pytest.param("x in (,a)", [("x", "in", ("", "a"))], id="gap at the front"),
-        pytest.param("x in (a,)", [("x", "in", ("", "a"))], id="gap at the end"),
-        pytest.param("x in (a,,b)", [("x", "in", ("", "a", "b"))], id="gap in the middle"),
-        pytest.param("x in (a,,,b)", [("x", "in", ("", "a", "b"))], id="two gaps"),
-        pytest.param(
-            "in in (in,notin),notin=in", [("in", "in", ("in", "notin")), ("notin", "=", ("in",))], id="words"
-        ),
-        pytest.param(
-            "b=1,a=2,b!=3", [("a", "=", ("2",)), ("b", "=", ("1",)), ("b", "!=", ("3",))], id="sorted by key"
-        ),
-        pytest.param("e.com/n=v", [("e.com/n", "=", ("v",))], id="prefix"),
-        pytest.param(
-            "x=a\0,y", [("x", "=", ("a",)), ("y", "exists", ())], id="a zero byte after a token is swallowed"
-        ),
-        pytest.param("x\t\0,y=", [("x", "exists", ())], id="a zero byte in place of a token ends the text"),
-        pytest.param("a" * 63 + "=" + "b" * 63, [("a" * 63, "=", ("b" * 63,))], id="longest"),
-    ],
-)
-def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] | None) -> None:
+@pytest.mark.parametrize(("text", "requirements"), answers("label_selectors", "parsed"))
+def test_parse(text: str, requirements: list[tuple[str, str, list[str]]] | None) -> None:
     if requirements is None:
         with pytest.raises(errors.BadRequestError):
             label_selectors.parse_selector(text)
         return
     expected = LabelSelector(
-        tuple(Requirement(key, Operator(op), values) for key, op, values in requirements)
+        tuple(Requirement(key, Operator(op), tuple(values)) for key, op, values in requirements)
     )
     assert label_selectors.parse_selector(text) == expected
 

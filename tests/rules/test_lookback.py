@@ -17,49 +17,11 @@ def test_lookback(query: str, seconds: float | None) -> None:
 PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
 SELECTOR = 'lag{queue="q1",namespace="web"}'
 
-QUERIES = {
-    "no aggregation: each series has its own": (SELECTOR, f"timestamp({SELECTOR})", None),
-    "functions over one series": (f"abs((rate({SELECTOR}[5m])))", f"timestamp({SELECTOR})", None),
-    "a number beside the series": (f"clamp_max({SELECTOR}, 5)", f"timestamp({SELECTOR})", None),
-    "grouped by": (f"sum by (a, b) ({SELECTOR})", f"min by (a, b) (timestamp({SELECTOR}))", ("a", "b")),
-    "grouped by, behind": (
-        f"sum(rate({SELECTOR}[5m])) by (a)",
-        f"min by (a) (timestamp({SELECTOR}))",
-        ("a",),
-    ),
-    "grouped by, rounded": (
-        f"round(sum({SELECTOR}) by (a), 0.1)",
-        f"min by (a) (timestamp({SELECTOR}))",
-        ("a",),
-    ),
-    "a quantile loses le": (
-        f"histogram_quantile(0.9, sum by (le, a) ({SELECTOR}))",
-        f"min by (a) (timestamp({SELECTOR}))",
-        ("a",),
-    ),
-    "a quantile of raw series": (
-        f"histogram_quantile(0.9, {SELECTOR})",
-        f"min by () (timestamp({SELECTOR}))",
-        (),
-    ),
-    "grouped by nothing": (f"sum({SELECTOR}) by ()", f"min by () (timestamp({SELECTOR}))", ()),
-    "summed up": (f"sum({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
-    "grouped without": (f"sum without (a) ({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
-    "two vectors": (f"{SELECTOR} / other", f"min by () (timestamp({SELECTOR}))", ()),
-    "a scalar": (f"scalar({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
-    "labels made up": (
-        f'label_replace({SELECTOR}, "a", "b", "c", "d")',
-        f"min by () (timestamp({SELECTOR}))",
-        (),
-    ),
-    "no argument": ("time()", f"min by () (timestamp({SELECTOR}))", ()),
-    "what does not parse": ("sum(", f"min by () (timestamp({SELECTOR}))", ()),
-}
 
-
-@pytest.mark.parametrize(("query", "companion", "labels"), QUERIES.values(), ids=QUERIES)
-def test_companion(query: str, companion: str, labels: tuple[str, ...] | None) -> None:
-    assert lookback.age_query(query, "lag", PARTS) == lookback.AgeQuery(companion, labels)
+@pytest.mark.parametrize(("query", "companion", "labels"), answers("lookback", "companions"))
+def test_companion(query: str, companion: str, labels: list[str] | None) -> None:
+    found = lookback.age_query(query, "lag", PARTS)
+    assert (found.promql, found.labels) == (companion, None if labels is None else tuple(labels))
 
 
 def sample(value: float, **labels: str) -> Sample:

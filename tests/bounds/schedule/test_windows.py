@@ -16,6 +16,7 @@ from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import ActiveSpan, Level
 from adapter.model import local_time
 from tests.support import thorough
+from tests.support.answers import answers
 from tests.support.schedule_reading import utc
 from tests.support.schedules import schedule
 
@@ -191,19 +192,7 @@ def test_boundaries_are_sorted_and_within() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("window", "begins", "spans"),
-    [
-        ({"from": "08:00", "to": "18:00"}, 1, 1),
-        ({"start": "2026-11-27T00:00", "end": "2026-11-28T00:00"}, 1, 1),
-        ({"cron": "0 8 * * *", "for": "1h"}, 1, 1),
-        ({"cron": "*/2 * * * *", "for": "1m"}, 720, 720),
-        ({"cron": "*/2 * * * *", "for": "2m"}, 720, 1),
-        ({"cron": "* * * * *", "for": "744h"}, 1440, 1),
-        ({"cron": "*/10 8-9 * * 5", "for": "5m"}, 12, 12),
-        ({"cron": "*/30 8,9,12 * * 5", "for": "30m"}, 6, 2),
-    ],
-)
+@pytest.mark.parametrize(("window", "begins", "spans"), answers("windows", "how often"))
 def test_how_often_windows_begin(window: dict[str, Any], begins: int, spans: int) -> None:
     """Windows that touch are one span, but each of them is a begin."""
     assert windows.begins_a_day(schedule(window).schedule) == begins
