@@ -17,7 +17,7 @@ from fastpath_forecast.judge import Case
 from fastpath_forecast.replay import SplitFigures
 from fastpath_forecast.simulate import simulation
 from fastpath_forecast.simulate.policies import read_policy
-from tests.support.demands import NOISE, case_for, drifting
+from tests.support.demands import NOISE, Draw, case_for, drifting
 from tests.support.forecasts import BASE_DAYS, SETTINGS, Judged, case_of
 
 pytestmark = pytest.mark.timeout(240)
@@ -37,9 +37,14 @@ def figures_with(case: Case, target: float) -> ReplayFigures:
     return split.whole
 
 
+def drawn(draw: Draw) -> Case:
+    """Return the case of a demand of which every other value stays twice as long, which halves the replays."""
+    return case_for(np.repeat(draw(np.random.default_rng(5))[::2], 2))
+
+
 @pytest.mark.parametrize("name", ["red", "bursts"])
 def test_nothing_acts_on_noise(name: str) -> None:
-    case = case_for(NOISE[name](np.random.default_rng(5)))
+    case = drawn(NOISE[name])
     verdict, _ = judge.judge(case, judge.build_demand(case))
     assert verdict.none is not None
     assert verdict.none.whole.shortage > 0
@@ -59,6 +64,6 @@ def test_what_acts_beats_a_lower_target(judged: Judged) -> None:
 
 
 def test_what_acts_on_a_rising_demand_beats_a_lower_target() -> None:
-    case = case_for(drifting(np.random.default_rng(5)))
+    case = drawn(drifting)
     verdict, _ = judge.judge(case, judge.build_demand(case))
     assert beats_a_lower_target(case, verdict)

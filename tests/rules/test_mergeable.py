@@ -5,25 +5,24 @@ from adapter.rules import mergeable, parsing
 from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
 from tests.support.answers import answers
-from tests.support.refusals import JOIN_REFUSALS, REFUSALS, Refusal
 
 
 def analyse(text: str, object_label: str = "pod", namespace_label: str = "namespace") -> Separability:
     return mergeable.analyse(template.parse(text), object_label, namespace_label)
 
 
-@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
-def test_refused(refusal: Refusal) -> None:
-    verdict = analyse(refusal.template, refusal.object_label)
-    assert verdict.reason
-    assert verdict.reason.startswith(refusal.reason)
-    assert verdict.reason == refusal.reason or refusal.reason.endswith(": ")
+@pytest.mark.parametrize("refusal", answers("mergeable", "refused"))
+def test_refused(refusal: dict[str, str]) -> None:
+    verdict = analyse(refusal["template"], refusal.get("object_label", "pod"))
+    reason = refusal["reason"]
+    assert verdict.reason.startswith(reason)
+    assert verdict.reason == reason or reason.endswith(": ")
     assert verdict.joined == ""
 
 
-@pytest.mark.parametrize("refusal", JOIN_REFUSALS.values(), ids=JOIN_REFUSALS)
-def test_not_joined(refusal: Refusal) -> None:
-    assert analyse(refusal.template) == Separability(join_reason=refusal.reason)
+@pytest.mark.parametrize("refusal", answers("mergeable", "not joined"))
+def test_not_joined(refusal: dict[str, str]) -> None:
+    assert analyse(refusal["template"]) == Separability(join_reason=refusal["reason"])
 
 
 @pytest.mark.parametrize(("text", "expected"), answers("mergeable", "joined"))
