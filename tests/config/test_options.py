@@ -243,18 +243,7 @@ def test_nothing_is_said_about_what_works() -> None:
 # --- help
 
 
-@pytest.mark.parametrize(
-    ("argv", "asked"),
-    [
-        (["--help"], True),
-        (["-h"], True),
-        (["--zzz", "-h"], True),
-        (["-hv4"], True),
-        (["--config", "--help"], False),
-        (["--", "--help"], False),
-        ([], False),
-    ],
-)
+@pytest.mark.parametrize(("argv", "asked"), answers("options", "help"))
 def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 - a table column
     assert (SERVE.help_for(argv) is not None) is asked
 
@@ -285,17 +274,7 @@ def test_help_and_documentation_name_every_flag() -> None:
 # --- a setting and the rules
 
 
-@pytest.mark.parametrize(
-    ("argv", "rules", "faulty"),
-    [
-        ([], "rules: [{}]", False),
-        (["--metrics-max-age=10m"], "rules: [{}]", False),
-        (["--metrics-max-age=9m59s"], "rules: [{}]", True),
-        (["--metrics-max-age=5m", "--metrics-relist-interval=1m"], "rules: [{}]", False),
-        (["--metrics-max-age=1s"], "externalRules: [{}]", False),
-        (["--metrics-max-age=1s"], "", False),
-    ],
-)
+@pytest.mark.parametrize(("argv", "rules", "faulty"), answers("options", "max age"))
 def test_max_age_below_the_relist_interval(argv: list[str], rules: str, faulty: bool) -> None:  # noqa: FBT001 - a table column
     fault = options.check_max_age(parse(*argv), rules_file.parse_rules(rules, "").config)
     assert (fault is not None) is faulty

@@ -231,24 +231,14 @@ BASE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        pytest.param("{<<: *base, seriesQuery: x}", ("x", "m", "a"), id="what follows overwrites"),
-        pytest.param("{seriesQuery: x, <<: *base}", ("q", "m", "a"), id="what came before is overwritten"),
-        pytest.param("{<<: *base, name: {as: z}}", ("q", "m", "z"), id="nested mappings are filled further"),
-        pytest.param("{<<: *base, name: null}", ("q", "", ""), id="null empties what was merged"),
-        pytest.param("{<<: [{seriesQuery: f}, *base]}", ("f", "m", "a"), id="of a list, earlier entries win"),
-        pytest.param('{<<: {"<<": *base}}', None, id="a quoted merge key is a key"),
-    ],
-)
-def test_merge_keys_as_yaml_v2_applies_them(entry: str, expected: tuple[str, str, str] | None) -> None:
+@pytest.mark.parametrize(("entry", "expected"), answers("rules_file", "merge keys"))
+def test_merge_keys_as_yaml_v2_applies_them(entry: str, expected: list[str] | None) -> None:
     parsed = parse(f"{BASE}- {entry}\n")
     if expected is None:
         assert [fault.path for fault in parsed.faults] == ['rules[1]["<<"]']
         return
     rule = parsed.config.rules[1]
-    assert (rule.series_query, rule.name_matches, rule.name_as) == expected
+    assert [rule.series_query, rule.name_matches, rule.name_as] == expected
 
 
 def test_a_label_that_was_merged_cannot_be_given_again() -> None:

@@ -10,7 +10,6 @@ from tests.support.answers import answers
 SERVICE = "service: {namespace: inference, name: gateway}"
 EXTERNAL = "externalRules"
 _NAME = "expected the name in the pods' certificates such as web.shop.svc"
-_EXTERNAL_ALONE = "belongs on external rules: a rule in rules is read from the pods that it describes"
 
 
 def parse(scrape: str, section: str) -> Parsed:
@@ -123,17 +122,7 @@ def test_keys_of_external_rules_that_are_refused(scrape: str, said: str) -> None
     assert refused(scrape, EXTERNAL) == [said]
 
 
-@pytest.mark.parametrize(
-    ("scrape", "said"),
-    [
-        (f"{{port: m, {SERVICE}}}", f".service: {_EXTERNAL_ALONE}"),
-        ("{port: m, pods: {}}", f".pods: {_EXTERNAL_ALONE}"),
-        (
-            "{port: m, honorLabels: false}",
-            '.honorLabels: "false": has no effect in rules: the series of a pod belong to that pod',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("scrape", "said"), answers("scrape_keys", "no endpoints"))
 def test_a_rule_about_pods_names_no_endpoints(scrape: str, said: str) -> None:
     assert refused(scrape) == [said]
 

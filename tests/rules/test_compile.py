@@ -193,27 +193,7 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
     assert rule.scraped.pod == PodLabels("p", "")
 
 
-@pytest.mark.parametrize(
-    ("section", "rule", "said"),
-    [
-        pytest.param(
-            "rules",
-            SCRAPED.replace("sum(", "stddev("),
-            "5: rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a "
-            "query that scrape can "
-            "evaluate for one pod by itself: stddev is not one of sum, max, min, avg, count",
-            id="query",
-        ),
-        pytest.param(
-            "rules",
-            SCRAPED.replace("template: '<<.Resource>>'", "overrides: {n: {resource: namespace}}"),
-            "3: rules[0].scrape: expected a rule that names pods, by resources.template or "
-            "resources.overrides: no generic resource "
-            "label form specified for this metric",
-            id="no pods",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("section", "rule", "said"), answers("compile", "cannot be scraped"))
 def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:
     ruleset, faults = faults_of(f"{section}:\n- seriesQuery: a{rule}")
 
@@ -250,18 +230,7 @@ _NAMED = (
 )
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "{__name__=~'depth.*'}",
-        "{queue='a'}",
-        "{__name__='a',__name__!='b'}",
-        "{__name__='a b'}",
-        "depth{a='1' or b='2'}",
-        "sum(depth)",
-        "depth{",
-    ],
-)
+@pytest.mark.parametrize("query", answers("compile", "no series"))
 def test_one_that_names_no_series_is_left_out(query: str) -> None:
     ruleset, faults = faults_of(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
 

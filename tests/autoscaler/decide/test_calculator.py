@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.trace import Step
+from tests.support.answers import answers
 from tests.support.scaling import pod, pods, reading, situation
 
 UNREADY: dict[str, Any] = {"started": 10.0, "ready": "False", "ready_for": 5.0}
@@ -288,19 +289,7 @@ def test_values(value: int, target: int, spec: int, listed: list[Any], replicas:
         )
 
 
-@pytest.mark.parametrize(
-    ("values", "total"),
-    [
-        ([1, 2, 3], 6),
-        ([INT64_MAX, 1], INT64_MAX),
-        ([INT64_MAX, 0], INT64_MAX),
-        ([INT64_MAX - 1, 1], INT64_MAX),
-        ([INT64_MAX, 1, -5], INT64_MAX),
-        ([INT64_MAX, -5], INT64_MAX - 5),
-        ([INT64_MIN, -1], INT64_MAX),
-        ([-5, 3], -2),
-    ],
-)
+@pytest.mark.parametrize(("values", "total"), answers("calculator", "sums"))
 def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
     found = calculator.ratio_replicas(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
 
@@ -308,25 +297,9 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
     assert found.value == total
 
 
-LAGGING: dict[str, tuple[int | None, int, int, int, str]] = {
-    "an unknown count": (None, 60_000, 8, 16, "8 pods x 2 = 16"),
-    "a raise counts with those of then": (5, 60_000, 8, 10, "5 pods x 2 = 10"),
-    "and never shrinks": (
-        2,
-        60_000,
-        8,
-        8,
-        "2 pods would give 4, which would reverse the direction: stays 8",
-    ),
-    "it may come to what there is": (4, 60_000, 8, 8, "4 pods x 2 = 8"),
-    "more were ready then": (9, 60_000, 8, 16, "8 pods x 2 = 16"),
-    "as many were": (8, 60_000, 8, 16, "8 pods x 2 = 16"),
-    "a shrink counts with those of now": (2, 15_000, 8, 4, "8 pods x 0.5 = 4"),
-    "from zero": (0, 60_000, 0, 2, "1 pod x 2 = 2"),
-}
-
-
-@pytest.mark.parametrize(("ready_then", "value", "spec", "replicas", "words"), LAGGING.values(), ids=LAGGING)
+@pytest.mark.parametrize(
+    ("ready_then", "value", "spec", "replicas", "words"), answers("calculator", "lagging")
+)
 def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replicas: int, words: str) -> None:
     known = ready_then is not None and ready_then < 8 and value > 30_000 and spec
     text = f"the value is from when {ready_then} pods were ready: counted with these, not with 8"
@@ -439,19 +412,7 @@ def test_nothing_is_scaled_down_because_a_pod_was_left_out(
     assert cut.replicas >= min(whole.replicas, replicas)
 
 
-@pytest.mark.parametrize(
-    ("values", "target", "replicas", "average"),
-    [
-        ([-1], 10_000, INT32_MAX, INT64_MAX),
-        pytest.param([2**40], 1, INT32_MAX, 366_503_875_926, id="cut"),
-        pytest.param([0], 0, INT32_MIN, 0, id="but nothing of nothing"),
-        pytest.param([INT64_MAX, 1], 10**15, 9224, INT64_MAX, id="an overflow is the highest number"),
-        pytest.param([INT64_MAX - 500], 10**15, 9224, INT64_MAX, id="what is 2^63 in doubles too"),
-        pytest.param([INT64_MAX - 513], 10**15, 9224, (2**63 - 1024) // 3, id="not what is less"),
-        pytest.param([2**62], 10**15, 4612, 2**62 // 3, id="less is divided"),
-        pytest.param([0, 0], 10, 0, 0, id="0 is not below zero"),
-    ],
-)
+@pytest.mark.parametrize(("values", "target", "replicas", "average"), answers("calculator", "averages"))
 def test_external_averages_at_the_edge(values: list[int], target: int, replicas: int, average: int) -> None:
     found = calculator.per_pod_replicas(ExternalReading(values), target, "queue", situation(3))
 

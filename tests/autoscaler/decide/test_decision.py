@@ -24,6 +24,7 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import undecided
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
+from tests.support.answers import answers
 from tests.support.scaling import (
     NOW,
     Story,
@@ -97,28 +98,8 @@ def test_a_raise() -> None:
 # --- the selector ------------------------------------------------------------------------------------------
 
 
-AMBIGUOUS = "pods by selector app=web are controlled by multiple HPAs: [default/web default/other]"
-UNPARSED = (
-    "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: "
-    "found 'b', expected: in, notin, =, ==, !=, gt, lt"
-)
-MISSING = "the HPA target's scale is missing a selector"
-SELECTORS: dict[str, tuple[str, list[str], str, str, str, str]] = {
-    "none": ("", [], "SelectorRequired", "InvalidSelector", "selector is required", MISSING),
-    "not one": ("a b", [], "InvalidSelector", "InvalidSelector", UNPARSED, UNPARSED),
-    "of two": (
-        "app=web",
-        ["default/web", "default/other"],
-        "AmbiguousSelector",
-        "AmbiguousSelector",
-        AMBIGUOUS,
-        AMBIGUOUS,
-    ),
-}
-
-
 @pytest.mark.parametrize(
-    ("selector", "selected_by", "event", "reason", "error", "message"), SELECTORS.values(), ids=SELECTORS
+    ("selector", "selected_by", "event", "reason", "error", "message"), answers("decision", "selectors")
 )
 def test_a_selector_that_cannot_be_used(
     selector: str, selected_by: list[str], event: str, reason: str, error: str, message: str
@@ -168,15 +149,7 @@ def test_selectors_as_decisions_read_them() -> None:
     assert str(read_selector("a in (,,)")) == "a in ()"  # 1.36 reads what the adapter's own API refuses
 
 
-@pytest.mark.parametrize(
-    ("selector", "words"),
-    [
-        (f"app={'b' * 64}", "must be no more than 63 bytes"),
-        (f"{'a' * 64}=b", "name part must be no more than 63 bytes"),
-        ("a/b/c", "a valid label key must consist of alphanumeric characters"),
-    ],
-    ids=["long value", "long key", "two slashes"],
-)
+@pytest.mark.parametrize(("selector", "words"), answers("decision", "refused selectors"))
 def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> None:
     decision = _decide(autoscaler(QUEUE), _seen(4, 7, selector=selector))
 

@@ -200,17 +200,7 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
     assert len(faults) == sum(refused[name] for name in annotations)
 
 
-@pytest.mark.parametrize(
-    ("owners", "labels", "owner"),
-    [
-        ([], None, ""),
-        ([("keda.sh/v1alpha1", "ScaledObject", "web")], None, "the ScaledObject web"),
-        ([("autoscaling.kapacity.io/v1", "Profile", "web")], None, "the Profile web"),
-        ([("example.com/v1", "ClusterAutoscaler", "web")], None, "the ClusterAutoscaler web"),
-        ([("shop.io/v1", "Shop", "web")], {"app": "web"}, ""),
-        ([("shop.io/v1", "Shop", "web")], {"scaledobject.keda.sh/name": "web"}, "the ScaledObject web"),
-    ],
-)
+@pytest.mark.parametrize(("owners", "labels", "owner"), answers("boost", "owners"))
 def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
     assert model.find_owner(owners, labels) == owner
 

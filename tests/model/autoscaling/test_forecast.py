@@ -64,7 +64,10 @@ def test_horizons(text: str, seconds: int | None) -> None:
     assert forecast_spec.settings_of(spec).horizon == seconds
 
 
-@pytest.mark.parametrize(("field", "value", "said"), answers("forecast", "refused"))
+MANY = ("holidays", ["2026-12-25"] * 1001, "holidays: Too many: 1001: must have at most 1000 items")
+
+
+@pytest.mark.parametrize(("field", "value", "said"), [*answers("forecast", "refused"), MANY])
 def test_refused_values(field: str, value: Any, said: str) -> None:
     (violation,) = forecast_spec.check(ForecastSpec(**{field: value}))
     assert str(violation) == f"spec.forecast.{said}"

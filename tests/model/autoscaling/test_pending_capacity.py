@@ -73,15 +73,7 @@ def test_a_metric_without_a_source_has_no_name() -> None:
     assert pending_capacity.target_of(bare) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "listed"),
-    [
-        ("jobs=2", [("jobs", "2")]),
-        ("jobs=2,mails=500m", [("jobs", "2"), ("mails", "500m")]),
-        (" jobs = 2 , mails=.5 ", [("jobs", "2"), ("mails", "500m")]),
-        ("a=b=1k", [("a=b", "1000")]),
-    ],
-)
+@pytest.mark.parametrize(("text", "listed"), answers("pending_capacity", "annotations"))
 def test_the_annotation_is_read(text: str, listed: list[tuple[str, str]]) -> None:
     assert pending_capacity.read_annotation(text) == tuple(
         PendingCapacity(name, read(throughput)) for name, throughput in listed
@@ -124,16 +116,7 @@ def test_an_annotation_becomes_the_spec_of_decisions() -> None:
     assert found.autoscaler.spec.pending_capacity == (PendingCapacity("jobs", read("2")),)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("jobs", f'annotation {ANNOTATION}: "jobs": {EXPECTED}'),
-        ("jbos=1", f'annotation {ANNOTATION}: "jbos": spec.metrics has no metric of this name'),
-        ("jobs=1,jobs=2", f'annotation {ANNOTATION}: "jobs": duplicate value'),
-        ("jobs=0", f'annotation {ANNOTATION}: "0": must be positive'),
-        ("fastpath_replicas=1", f'annotation {ANNOTATION}: "fastpath_replicas": spec.metrics has no'),
-    ],
-)
+@pytest.mark.parametrize(("text", "fault"), answers("pending_capacity", "faulty annotations"))
 def test_a_faulty_annotation_is_a_fault_and_counts_as_absent(text: str, fault: str) -> None:
     found = _boosted(text, JOBS)
 

@@ -59,16 +59,7 @@ def test_a_bound_of_no_number_is_no_number() -> None:
 COUNTER = [f'jobs{{a="1"}} {10 * time}\njobs{{a="2"}} {time}' for time in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("sum(rate(S{}[2m])) by pod", 11),
-        ("max(rate(S{}[2m])) by pod", 10),
-        ("sum(increase(S{}[1m])) by pod", 660),
-        ("sum(irate(S{}[2m])) by pod", 11),
-        ("sum(rate(S{}[2m])) by pod * 60", 660),
-    ],
-)
+@pytest.mark.parametrize(("query", "expected"), answers("pod_labels", "counters"))
 def test_counters(query: str, expected: float) -> None:
     assert value(query, *COUNTER) == pytest.approx(expected)
     assert value(query, COUNTER[0]) is None
