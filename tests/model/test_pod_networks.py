@@ -12,11 +12,7 @@ LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8", "::1/128"])
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [
-        ("10.244.1.2", "10.244.1.2"),
-        ("::ffff:10.244.1.2", "10.244.1.2"),
-        ("FD00:10:244::5", "fd00:10:244::5"),
-    ],
+    [("10.244.1.2", "10.244.1.2"), ("::ffff:10.244.1.2", "10.244.1.2"), ("FD00:10:244::5", "fd00:10:244::5")],
 )
 @pytest.mark.parametrize("networks", [PodNetworks(), NAMED], ids=["any", "named"])
 def test_addresses_of_pods(text: str, address: str, networks: PodNetworks) -> None:

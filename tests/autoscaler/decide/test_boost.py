@@ -263,11 +263,7 @@ ENDS: dict[str, tuple[Boosting, Boost, int]] = {
     "though it never was shown": (HELD, ON, LONGEST),
     "with the boost": (HELD, ADVISED, 0),
     "with the handshake": (HELD, ON._replace(fault="no handshake"), 0),
-    "with a demotion that was adopted": (
-        msgspec.structs.replace(HELD, demotion=DEMOTED.demotion),
-        ON,
-        0,
-    ),
+    "with a demotion that was adopted": (msgspec.structs.replace(HELD, demotion=DEMOTED.demotion), ON, 0),
 }
 
 
@@ -437,10 +433,7 @@ def test_advice_is_told_when_it_has_differed_for_a_period() -> None:
     assert event is None
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 16 * SECOND)
     assert event is not None
-    assert (event.type, event.message) == (
-        "Normal",
-        "recommends 9 replicas, spec has 4, for 16s",
-    )
+    assert (event.type, event.message) == ("Normal", "recommends 9 replicas, spec has 4, for 16s")
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 615 * SECOND)
     assert event is None
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 616 * SECOND)

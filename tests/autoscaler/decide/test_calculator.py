@@ -197,11 +197,7 @@ def test_steps_tell_the_numbers() -> None:
             "repair",
             "1 pod not ready counted as 0: ratio 0.9 over 2 pods",
         ),
-        (
-            _cpu(pods(4), reading(*[500] * 4), 50, 4),
-            "tolerated",
-            "ratio 1 is within 0.9 to 1.1: stays 4",
-        ),
+        (_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated", "ratio 1 is within 0.9 to 1.1: stays 4"),
         (
             _cpu(pods(4), reading(800, 800), 50, 4),
             "turned",
@@ -221,19 +217,11 @@ def test_steps_in_words(outcome: Proposal | Unavailable, name: str, words: str) 
 def test_sums_averages_and_percentages_wrap_and_truncate() -> None:
     assert UtilizationAverage({"a": 1000, "b": 1000}, 50).measure(
         {"a": INT64_MAX, "b": INT64_MAX}
-    ) == Measurement(
-        0.0,
-        -1,
-        0,
-        True,
-    )
+    ) == Measurement(0.0, -1, 0, True)
     full = UtilizationAverage({"a": INT64_MAX, "b": INT64_MAX}, 50)
     assert full.measure({"a": 3, "b": 4}) == Measurement(-7.0, 3, -350, False)
     assert UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837}) == Measurement(
-        -2_147_483_596.0,
-        21_474_837,
-        -2_147_483_596,
-        True,
+        -2_147_483_596.0, 21_474_837, -2_147_483_596, True
     )
     whole = UtilizationAverage({"a": 3, "b": 3}, 60)
     assert whole.measure({"a": 2, "b": 1, "c": 99}) == Measurement(50 / 60, 1, 50, False)

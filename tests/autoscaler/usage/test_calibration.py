@@ -78,9 +78,7 @@ def test_a_counter_that_jumps_between_processes_has_no_odd_numbers() -> None:
     verdict = calibration.judge(Calibration((0.0019, 0.13, 0.02, 0.1)), "x")
 
     assert verdict == CalibrationVerdict(
-        None,
-        "Unsteady",
-        "x does not follow the container's usage: each scrape may reach another process",
+        None, "Unsteady", "x does not follow the container's usage: each scrape may reach another process"
     )
 
 

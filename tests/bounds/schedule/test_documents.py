@@ -98,10 +98,7 @@ def test_too_many_windows_and_names_twice() -> None:
         ([], "kind: []: expected fastpath.io/v1alpha1 FastPathSchedule"),
         ({"kind": "Pod"}, 'kind: "Pod": expected fastpath.io/v1alpha1 FastPathSchedule'),
         (document(DAILY) | {"metadata": {"label": {}}}, "metadata.name: absent: it is required"),
-        (
-            document(DAILY) | {"metadata": "office"},
-            'metadata: "office": expected an object, got text',
-        ),
+        (document(DAILY) | {"metadata": "office"}, 'metadata: "office": expected an object, got text'),
         (document(DAILY) | {"extra": 1}, "extra: 1: unknown field"),
     ],
 )

@@ -27,9 +27,7 @@ def _check(listed: list[tuple[str, str]], *metrics: dict[str, Any]) -> list[str]
 
 
 @pytest.mark.parametrize(
-    "metric",
-    [JOBS, object_metric("AverageValue", averageValue="5")],
-    ids=["External", "Object"],
+    "metric", [JOBS, object_metric("AverageValue", averageValue="5")], ids=["External", "Object"]
 )
 def test_a_target_for_each_pod_is_accepted(metric: dict[str, Any]) -> None:
     name = "jobs" if metric is JOBS else "hits"

@@ -51,10 +51,7 @@ def test_without_the_option_nothing_more_is_scraped() -> None:
             ScaleDown("Busy", "a"),
             'spec.scaleDown.prefer: Unsupported value: "Busy": supported values: "Idle"',
         ),
-        (
-            ScaleDown(IDLE),
-            f"spec.scaleDown.metric: Required value: {NEEDED}",
-        ),
+        (ScaleDown(IDLE), f"spec.scaleDown.metric: Required value: {NEEDED}"),
         (ScaleDown(IDLE, metric=""), "spec.scaleDown.metric: Required value: must specify a metric name"),
         (ScaleDown(IDLE, metric="a/b"), "spec.scaleDown.metric: Invalid value: \"a/b\": may not contain '/'"),
         (

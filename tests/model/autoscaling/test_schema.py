@@ -18,12 +18,7 @@ from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.errors import InputError
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscalerStatus, PastChange
-from adapter.model.autoscaling.hpa import (
-    Condition,
-    MetricStatus,
-    MetricValueStatus,
-    ResourceMetricStatus,
-)
+from adapter.model.autoscaling.hpa import Condition, MetricStatus, MetricValueStatus, ResourceMetricStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
@@ -321,10 +316,7 @@ def _has(way: tuple[str | int, ...], name: str) -> bool:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(_documents())
 def test_verdicts_agree(tree: JSON) -> None:
-    by_schema, by_program = (
-        _refused_by_schema(tree),
-        _refused_by_program(structural.pruned(tree, SCHEMA)),
-    )
+    by_schema, by_program = (_refused_by_schema(tree), _refused_by_program(structural.pruned(tree, SCHEMA)))
     assert bool(by_schema) is bool(by_program), (by_schema, by_program)
 
 
