@@ -38,7 +38,7 @@ def figures_with(case: Case, target: float) -> ReplayFigures:
 
 
 def drawn(draw: Draw) -> Case:
-    """Return the case of a demand of which every other value stays twice as long, which halves the replays."""
+    """Return the case of a demand whose every other value stays twice as long, which halves the replays."""
     return case_for(np.repeat(draw(np.random.default_rng(5))[::2], 2))
 
 
