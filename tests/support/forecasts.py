@@ -49,7 +49,7 @@ def working_days(days: int) -> Demand:
     hour = (at + offset) % DAY / 3600
     open_for = 1 / (1 + np.exp(-(hour - 8) * 6)) - 1 / (1 + np.exp(-(hour - 19) * 4))
     demand = np.maximum(4 + 26 * open_for + random.normal(0, 0.4, len(at)), 0)
-    return np.repeat(demand[::20], 20)  # decisions between two values can be skipped
+    return np.repeat(demand[::10], 10)  # decisions between two values can be skipped
 
 
 def load_of(demand: Demand) -> Load:
