@@ -66,31 +66,14 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     assert owner in finding.advice
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("v1beta1.custom.metrics.k8s.io", "docs/guides/migrate-from-prometheus-adapter.md"),
-        ("v1beta1.external.metrics.k8s.io", "move what reads external metrics off"),
-        ("v1beta1.metrics.k8s.io", "register v1 first as docs/guides/deploy.md says"),
-        ("v1.metrics.k8s.io", "register v1 first as docs/guides/deploy.md says"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), answers("apiservices", "what to do"))
 def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
     finding = apiservices.judge(name, _found(ServiceReference("a", "b")), OURS)
     assert words in finding.advice
     assert f"no {name.partition('.')[2]} in --groups" in finding.advice
 
 
-@pytest.mark.parametrize(
-    ("service", "words"),
-    [
-        (
-            "prometheus-adapter",
-            "switch it over as docs/guides/migrate-from-prometheus-adapter.md says in step 4",
-        ),
-        ("keda-operator-metrics-apiserver", "move what reads external metrics off KEDA first"),
-    ],
-)
+@pytest.mark.parametrize(("service", "words"), answers("apiservices", "switched over"))
 def test_external_metrics_of_prometheus_adapter_are_switched_over(service: str, words: str) -> None:
     finding = apiservices.judge(
         "v1beta1.external.metrics.k8s.io", _found(ServiceReference("m", service)), OURS

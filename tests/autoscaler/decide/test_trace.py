@@ -20,25 +20,6 @@ def test_bytes(milli: int, text: str) -> None:
     assert trace.binary(milli) == text
 
 
-def test_an_average_of_memory() -> None:
-    facts = {"measured": 50_000_000_000, "target": 2**26 * 1000, "ratio": 0.745, "bytes": True}
-
-    assert Step("average", facts).text() == "average 47.7Mi, target 64Mi: ratio 0.745"
-
-
-@pytest.mark.parametrize(("product", "replicas", "words"), answers("trace", "products"))
-def test_products(product: float, replicas: int, words: str) -> None:
-    facts = {"base": 5, "ratio": 2.0, "product": product, "replicas": replicas}
-
-    assert Step("proposal", facts).text() == words
-
-
-def test_absent_groups_of_pods_are_not_reported() -> None:
-    facts = {"metric": "cpu", "ready": 1, "unready": 0, "missing": 2, "ignored": 0}
-
-    assert Step("pods", facts).text() == "cpu: 1 pod ready, 2 missing (no sample)"
-
-
 @pytest.mark.parametrize(
     ("step", "words"),
     [

@@ -92,16 +92,7 @@ def test_too_many_windows_and_names_twice() -> None:
     assert str(caught.value) == "spec.windows[1].name: a: expected another name: a window has it already"
 
 
-@pytest.mark.parametrize(
-    ("tree", "fault"),
-    [
-        ([], "kind: []: expected fastpath.io/v1alpha1 FastPathSchedule"),
-        ({"kind": "Pod"}, 'kind: "Pod": expected fastpath.io/v1alpha1 FastPathSchedule'),
-        (document(DAILY) | {"metadata": {"label": {}}}, "metadata.name: absent: it is required"),
-        (document(DAILY) | {"metadata": "office"}, 'metadata: "office": expected an object, got text'),
-        (document(DAILY) | {"extra": 1}, "extra: 1: unknown field"),
-    ],
-)
+@pytest.mark.parametrize(("tree", "fault"), answers("schedule_documents", "refused documents"))
 def test_faults_of_documents(tree: object, fault: str) -> None:
     with pytest.raises(InputError) as caught:
         documents.read_document(tree)

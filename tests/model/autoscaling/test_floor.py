@@ -107,21 +107,6 @@ def test_which_version_is_newer(version: str, cached: str, newer: bool) -> None:
     assert floors.is_newer(version, cached) is newer
 
 
-@pytest.mark.parametrize(
-    ("after", "most", "held"), [(0, 40, 25), (10, 40, 20), (10, 15, 15), (20, 40, 0), (20, 15, 0)]
-)
-def test_the_floor_of_a_schedule_and_that_of_a_raise_hold_side_by_side(
-    after: int, most: int, held: int
-) -> None:
-    floor = Floor(
-        replicas=25,
-        until=FineInstant(NOW + 10 * SECOND),
-        scheduled=20,
-        scheduled_until=FineInstant(NOW + 20 * SECOND),
-    )
-    assert floors.floor_of(floor, NOW + after * SECOND, most) == held
-
-
 @pytest.mark.parametrize(("hours", "held"), [(0, 20), (1, 20), (23, 20), (24, 0), (30, 0)])
 def test_a_reader_ends_the_floor_of_a_schedule_after_a_day(hours: int, held: int) -> None:
     """A leader publishes it again every twelve hours; without one, its clock may have been wrong."""
