@@ -1,6 +1,7 @@
 """The command line of `serve`: pflag's syntax, prometheus-adapter's flags, our own flags, and the checks."""
 
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.config import checks, https_options, options, pflag, rules_file
 from adapter.config.options import SCALE, SERVE, Options
-from adapter.config.pflag import FlagType, NamedPair
+from adapter.config.pflag import FlagType
 from scripts.generate.docs import render_markdown
+from tests.support.answers import answers
 
 CONFIG = "--config=rules.yaml"
 TABLE = SERVE.table
@@ -139,254 +141,12 @@ def test_options_of_the_scaler_are_used() -> None:
 # --- syntax
 
 
-@pytest.mark.parametrize(
-    ("argv", "field", "value"),
-    [
-        (["--secure-port", "1"], "secure_port", 1),
-        (["--secure-port=1", "--secure-port=2"], "secure_port", 2),
-        (["-v", "4"], "verbosity", 4),
-        (["-v=4"], "verbosity", 4),
-        (["-v4"], "verbosity", 4),
-        (["--v=4"], "verbosity", 4),
-        (["--v", "4"], "verbosity", 4),
-        (["--prometheus-auth-incluster", "false"], "prometheus_auth_incluster", True),
-        (["--prometheus-auth-incluster=false"], "prometheus_auth_incluster", False),
-        (["--prometheus-auth-incluster=T"], "prometheus_auth_incluster", True),
-        (["--strict-config=0"], "strict_config", False),
-        (["--", "--secure-port=1", "--nonsense"], "secure_port", 443),
-        (["-", "word", "", "/adapter"], "secure_port", 443),
-        (["--secure-port=0x10"], "secure_port", 16),
-        (["--secure-port=010"], "secure_port", 8),
-        (["--secure-port=1_000"], "secure_port", 1000),
-        (["--secure-port= +80 "], "secure_port", 80),
-        (["--metrics-relist-interval=1h30m"], "metrics_relist_interval", 5400.0),
-        (["--config=b"], "config", ("rules.yaml", "b")),
-        (["--config", "a,b"], "config", ("rules.yaml", "a,b")),
-        (["--config=a=b"], "config", ("rules.yaml", "a=b")),
-        (["--config", "--secure-port=1"], "config", ("rules.yaml", "--secure-port=1")),
-        (["--cert-dir="], "cert_dir", ""),
-        ([], "bind_address", "0.0.0.0"),
-        (["--bind-address=::1"], "bind_address", "::1"),
-        ([], "authorization_always_allow_paths", ("/healthz", "/readyz", "/livez")),
-        (["--authorization-always-allow-paths=/a,/b*"], "authorization_always_allow_paths", ("/a", "/b*")),
-        (["--authorization-always-allow-paths="], "authorization_always_allow_paths", ()),
-        ([], "requestheader_username_headers", ("x-remote-user",)),
-        (
-            ["--requestheader-username-headers=a", "--requestheader-username-headers=b,c"],
-            "requestheader_username_headers",
-            ("a", "b", "c"),
-        ),
-        ([], "requestheader_uid_headers", ()),
-        (
-            ["--requestheader-allowed-names=front-proxy-client,aggregator"],
-            "requestheader_allowed_names",
-            ("front-proxy-client", "aggregator"),
-        ),
-        ([], "authentication_token_webhook_cache_ttl", 10.0),
-        (["--authentication-token-webhook-cache-ttl=0s"], "authentication_token_webhook_cache_ttl", 0.0),
-        (["--anonymous-auth=false"], "anonymous_auth", False),
-        (["--bind-address", " 127.0.0.5 "], "bind_address", "127.0.0.5"),
-        (["--discovery-max-bytes=1000"], "discovery_max_bytes", 1000),
-        (["--prometheus-max-answer-bytes=16MiB"], "prometheus_max_answer_bytes", 2**24),
-        (["--discovery-max-bytes=1GiB"], "discovery_max_bytes", 2**30),
-        (["--discovery-max-bytes=5M"], "discovery_max_bytes", 5_000_000),
-        (
-            ["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io"],
-            "serve_groups",
-            https_options.SERVABLE_GROUPS,
-        ),
-        ([], "access_log", ""),
-        (["--access-log=stdout"], "access_log", "stdout"),
-        (
-            ["--serve-groups=custom.metrics.k8s.io", "--serve-groups="],
-            "serve_groups",
-            ("custom.metrics.k8s.io",),
-        ),
-        (
-            ["--prometheus-header=A=b=c", "--prometheus-header=D"],
-            "prometheus_headers",
-            (("A", "b=c"), ("D", "")),
-        ),
-        (["--prometheus-header", "X-Scope-OrgID=a,b"], "prometheus_headers", (("X-Scope-OrgID", "a,b"),)),
-        (["--prometheus-query-param=tenant=x"], "prometheus_query_params", (("tenant", "x"),)),
-        (["--tls-sni-cert-key=a,b"], "tls_sni_cert_keys", (NamedPair("a", "b", ()),)),
-        (
-            ["--tls-sni-cert-key=a,b:*.x,y", "--tls-sni-cert-key=c,d:z"],
-            "tls_sni_cert_keys",
-            (NamedPair("a", "b", ("*.x", "y")), NamedPair("c", "d", ("z",))),
-        ),
-        (
-            ['--tls-cipher-suites="TLS_RSA_WITH_AES_128_CBC_SHA"'],
-            "tls_cipher_suites",
-            ("TLS_RSA_WITH_AES_128_CBC_SHA",),
-        ),
-        (["--scaler=false"], "verbosity", 0),
-        ([], "serves_floors", False),
-        (["--serve-floors"], "serves_floors", True),
-        (["--scaler"], "serves_floors", True),
-        (["--scaler", "--serve-floors=false"], "serves_floors", True),
-        (["--metrics-ttl=0s"], "metrics_ttl", 0.0),
-        (["--prometheus-timeout=2s"], "prometheus_attempt_timeout", 2.0),
-        (["--prometheus-timeout=20s"], "prometheus_attempt_timeout", 5.0),
-        (["--prometheus-verb=POST"], "prometheus_verb", "POST"),
-        (
-            ["--scrape-pod-cidrs=10.244.0.0/16,fd00:10:244::/56"],
-            "scrape_pod_cidrs",
-            ("10.244.0.0/16", "fd00:10:244::/56"),
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
+@pytest.mark.parametrize(("argv", "field", "value"), answers("options", "flags"))
 def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -> None:
-    assert getattr(parse(*argv), field) == value
+    assert json.loads(json.dumps(getattr(parse(*argv), field))) == value
 
 
-NO_BIND_ADDRESSES = "8081 :x :65536 :-1 localhost:8081 ::1:8081 [10.0.0.1]:8081 10.0.0.1:"
-NO_LOCAL_ADDRESSES = "0.0.0.0:10254 localhost:10254 127.0.0.1 127.0.0.1:x [::1]:65536 :10254"
-
-EXPECTED = {
-    "a whole number": ["--v=many", "--v=9223372036854775808"],
-    "a port from 0 to 65535": ["--secure-port=65536", "--secure-port=08"],
-    "true or false": ["--strict-config=yes"],
-    "a Go duration such as 30s or 1m30s": [
-        "--metrics-relist-interval=60",
-        "--authorization-webhook-cache-unauthorized-ttl=10",
-    ],
-    "a duration above 0": ["--metrics-relist-interval=0s", "--leader-elect-retry-period=0s"],
-    "0 or more": ["--metrics-max-age=-1s", "--authentication-token-webhook-cache-ttl=-1s"],
-    "a number": ["--client-qps=fast", "--client-qps=1e999"],
-    "a size above 0 such as 256MiB or 1000000": [
-        "--prometheus-max-answer-bytes=0",
-        "--discovery-max-bytes=0",
-        "--discovery-max-bytes=1TB",
-    ],
-    "an IP address such as 127.0.0.1": ["--bind-address=localhost"],
-    "a * at the end of a path only": ["--authorization-always-allow-paths=/a*b"],
-    "paths such as /healthz, none of them empty": ["--authorization-always-allow-paths=/a,,/b"],
-    "names of headers such as x-remote-user": [
-        "--requestheader-username-headers=X-User,two words",
-        "--requestheader-extra-headers-prefix=a:",
-    ],
-    "custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io; did you mean custom.metrics.k8s.io?": [
-        "--serve-groups=custom"
-    ],
-    "certificate file, comma, key file, and optionally :name,name": [
-        "--tls-sni-cert-key=a",
-        "--tls-sni-cert-key=a,",
-    ],
-    "GET or POST": ["--prometheus-verb=get"],
-    "at most --prometheus-timeout, which is 8s": ["--prometheus-attempt-timeout=9s"],
-    "one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13": ["--tls-min-version=1.2"],
-    "a suite for TLS 1.2 that is still built; for TLS 1.3 alone give --tls-min-version=VersionTLS13": [
-        "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"
-    ],
-    "a loopback address and a port such as 127.0.0.1:10254": [
-        f"--local-address={address}" for address in NO_LOCAL_ADDRESSES.split()
-    ],
-    "networks such as 10.244.0.0/16 or fd00:10:244::/56": ["--scrape-pod-cidrs=10.244.0.0/16,10.0.0.1/8"],
-    "networks of pods: 169.254.0.0/16 is link-local, multicast or a metadata service": [
-        "--scrape-pod-cidrs=169.254.0.0/16"
-    ],
-    "a port with or without an IP address before it, such as :8081 or 10.0.0.1:8081, or 0 for nowhere": [
-        f"--{flag}={address}"
-        for flag in ("health-probe-bind-address", "metrics-bind-address")
-        for address in NO_BIND_ADDRESSES.split()
-    ],
-    "whole seconds, at least 1s": ["--leader-elect-lease-duration=0s"],
-    "more than --leader-elect-renew-deadline, which is 10s": ["--leader-elect-lease-duration=10s"],
-    "more than 1.2 times --leader-elect-retry-period, which is 2s": ["--leader-elect-renew-deadline=2.4s"],
-    "leases: Kubernetes has removed other kinds of locks": ["--leader-elect-resource-lock=configmaps"],
-    "the name of a Lease: lower case letters, digits, - and .": ["--leader-elect-resource-name=Mine"],
-}
-"""What is expected, and flags whose value is shown beside it."""
-
-EXPECTED_OF_SECRETS = {
-    "name=value on one line": ["--prometheus-header==secret", "--prometheus-header=A=sec\nret"],
-    "a URL such as http://prometheus.monitoring.svc:9090": [
-        "--prometheus-url=user:secret@host",
-        "--prometheus-url=http://",
-        "--prometheus-url=http://h/%zz",
-        "--prometheus-url=http://h:99999",
-        "--prometheus-url=http://a\nb",
-        "--prometheus-url=http://a b",
-        "--prometheus-url=http://[::1",
-    ],
-}
-"""The same for flags whose value may hold a secret, and is not shown."""
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        *(
-            ([f"{flag}={value}"], f'{flag}: "{value}": expected {what}')
-            for what, given in EXPECTED.items()
-            for flag, _, value in (each.partition("=") for each in given)
-        ),
-        *(
-            ([each], f"{each.partition('=')[0]}: expected {what}")
-            for what, given in EXPECTED_OF_SECRETS.items()
-            for each in given
-        ),
-        (["-config=x"], "-config: expected two dashes: --config"),
-        (["--=x"], "--: expected --name=value or --name value"),
-        (["--secure_port=1"], "--secure_port: unknown flag, did you mean --secure-port?"),
-        (
-            ["--metrics-relist-intervall=1m"],
-            "--metrics-relist-intervall: unknown flag, did you mean --metrics-relist-interval?",
-        ),
-        (["--zzz"], "--zzz: unknown flag; --help lists all"),
-        (["--log-dir=x"], "--log-dir: unknown flag, did you mean --log_dir?"),
-        (["-c=x"], "-c: unknown shorthand flag 'c'"),
-        (["-=x"], "-: unknown shorthand flag '='"),
-        (["---x"], "---x: expected --name=value or --name value"),
-        (["--secure-port"], "--secure-port: expected a value after it: a port from 0 to 65535"),
-        (["-v"], "-v: expected a value after it: a whole number"),
-        (["-v="], '--v: "=": expected a whole number'),
-        (["-v=-1"], '--v: "-1": expected 0 or more'),
-        (["--secure-port=" + "1" * 80], f'--secure-port: "{"1" * 57}...": expected a port from 0 to 65535'),
-        (
-            ['--serve-groups=a"b'],
-            (
-                '--serve-groups: "a\\"b": expected custom.metrics.k8s.io, external.metrics.k8s.io, '
-                "metrics.k8s.io"
-            ),
-        ),
-        (['--serve-groups="a'], '--serve-groups: "\\"a": expected a comma-separated list'),
-        (
-            ["--prometheus-auth-incluster", "--prometheus-auth-config=f"],
-            "--prometheus-auth-config: cannot be combined with --prometheus-auth-incluster",
-        ),
-        (
-            ["--prometheus-token-file=a", "--prometheus-basic-auth-file=b"],
-            "--prometheus-basic-auth-file: cannot be combined with --prometheus-token-file",
-        ),
-        (["--tls-cert-file=a"], "--tls-private-key-file: missing: certificate and key must be set together"),
-        (["--tls-private-key-file=a"], "--tls-cert-file: missing: certificate and key must be set together"),
-        (
-            ["--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25"],
-            (
-                '--tls-cipher-suites: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25": '
-                '"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is not a cipher suite, '
-                "did you mean TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256?"
-            ),
-        ),
-        (
-            ["--tls-cipher-suites=x"],
-            (
-                '--tls-cipher-suites: "x": "x" is not a cipher suite, expected Go\'s names such as '
-                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
-            ),
-        ),
-        (
-            ["--leader-elect-lease-duration=1500ms"],
-            '--leader-elect-lease-duration: "1.5s": expected whole seconds, at least 1s',
-        ),
-        (["--kube-api-write-qps=0"], '--kube-api-write-qps: "0.0": expected a number above 0'),
-        (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
+@pytest.mark.parametrize(("argv", "said"), answers("options", "refused"))
 def test_a_refusal_is_one_sentence(argv: list[str], said: str) -> None:
     assert refused(*argv) == [said]
 
@@ -465,20 +225,7 @@ def test_what_the_config_map_says_is_not_said_by_flags() -> None:
     assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
 
 
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["--prometheus-client-tls-cert-file=c"], "client certificate for Prometheus is not used"),
-        (
-            ["--prometheus-client-tls-cert-file=c", "--prometheus-client-tls-key-file=k"],
-            "client certificate for Prometheus is not used",
-        ),
-        (["--prometheus-ca-file=c", "--prometheus-auth-incluster"], "--prometheus-ca-file wins"),
-        (["--prometheus-ca-file=c", "--prometheus-auth-config=k"], "--prometheus-ca-file wins"),
-        (["--prometheus-url=http://p/?a=b"], "use --prometheus-query-param"),
-        (["--metrics-ttl=1m"], "--metrics-ttl is above --metrics-max-answer-age"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "words"), answers("options", "combinations"))
 def test_combinations_without_effect_are_said(argv: list[str], words: str) -> None:
     (found,) = notices(*argv)
     assert words in found
@@ -496,18 +243,7 @@ def test_nothing_is_said_about_what_works() -> None:
 # --- help
 
 
-@pytest.mark.parametrize(
-    ("argv", "asked"),
-    [
-        (["--help"], True),
-        (["-h"], True),
-        (["--zzz", "-h"], True),
-        (["-hv4"], True),
-        (["--config", "--help"], False),
-        (["--", "--help"], False),
-        ([], False),
-    ],
-)
+@pytest.mark.parametrize(("argv", "asked"), answers("options", "help"))
 def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 - a table column
     assert (SERVE.help_for(argv) is not None) is asked
 
@@ -538,17 +274,7 @@ def test_help_and_documentation_name_every_flag() -> None:
 # --- a setting and the rules
 
 
-@pytest.mark.parametrize(
-    ("argv", "rules", "faulty"),
-    [
-        ([], "rules: [{}]", False),
-        (["--metrics-max-age=10m"], "rules: [{}]", False),
-        (["--metrics-max-age=9m59s"], "rules: [{}]", True),
-        (["--metrics-max-age=5m", "--metrics-relist-interval=1m"], "rules: [{}]", False),
-        (["--metrics-max-age=1s"], "externalRules: [{}]", False),
-        (["--metrics-max-age=1s"], "", False),
-    ],
-)
+@pytest.mark.parametrize(("argv", "rules", "faulty"), answers("options", "max age"))
 def test_max_age_below_the_relist_interval(argv: list[str], rules: str, faulty: bool) -> None:  # noqa: FBT001 - a table column
     fault = options.check_max_age(parse(*argv), rules_file.parse_rules(rules, "").config)
     assert (fault is not None) is faulty

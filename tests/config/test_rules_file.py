@@ -24,6 +24,7 @@ from adapter.config.rules_config import (
     UsageScrape,
 )
 from adapter.config.yaml import decode, reader
+from tests.support.answers import answers
 
 EVERY_FIELD = """\
 rules:
@@ -116,20 +117,7 @@ def test_every_field_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "\n\n",
-        "# nothing\n",
-        "---\n",
-        "--- ~\n",
-        "null",
-        "{}",
-        "rules:\n",
-        "rules: []\nexternalRules: null\n",
-    ],
-)
+@pytest.mark.parametrize("text", answers("rules_file", "empty"))
 def test_a_file_without_rules_is_accepted(text: str) -> None:
     assert parse(text) == Parsed(RulesConfig())
 
@@ -142,18 +130,7 @@ def test_json_with_tabs_is_yaml() -> None:
     assert only_rule('{\n\t"rules":\t[\n\t\t{"seriesQuery": "up"}\n\t]\n}\n').series_query == "up"
 
 
-@pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        pytest.param("a\tb", "a\tb", id="tab_inside"),
-        pytest.param("a \t b\t", "a \t b", id="blanks_and_tabs"),
-        pytest.param("a\t# b", "a", id="tab_before_a_comment"),
-        pytest.param("a\n   b\n\n   c\n", "a b\nc", id="folded"),
-        pytest.param('"a\\\'b"', "a'b", id="escaped_single_quote"),
-        pytest.param("a:b", "a:b", id="colon_inside"),
-        pytest.param("'a' # b", "a", id="quoted"),
-    ],
-)
+@pytest.mark.parametrize(("written", "text"), answers("rules_file", "scalars"))
 def test_a_scalar_is_read_as_gos_libyaml_reads_it(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}").metrics_query == text
 
@@ -185,29 +162,7 @@ def test_a_tab_may_stand_after_a_colon_and_before_a_comment() -> None:
     assert only_rule("rules:\n- seriesQuery:\tup\t# here\n  metricsQuery:\t\tq\n").metrics_query == "q"
 
 
-@pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        ("123", "123"),
-        ("true", "true"),
-        ("yes", "yes"),
-        ("0x1F", "0x1F"),
-        ("1_000", "1_000"),
-        ("1.50", "1.50"),
-        ("2001-01-01", "2001-01-01"),
-        ("!!int 12", "12"),
-        ("!custom word", "word"),
-        ("=", "="),
-        ('"null"', "null"),
-        ("null", ""),
-        ("~", ""),
-        ("", ""),
-        ("!!binary aGVsbG8=", "hello"),
-        ("!!binary 'aGVs\n\n   bG8='", "hello"),
-        (">\n    folded\n    text\n", "folded text\n"),
-        ("<<.Series>>{<<.LabelMatchers>>}", "<<.Series>>{<<.LabelMatchers>>}"),
-    ],
-)
+@pytest.mark.parametrize(("written", "text"), answers("rules_file", "literal"))
 def test_a_text_field_keeps_the_literal_text(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}\n").metrics_query == text
 
@@ -276,24 +231,14 @@ BASE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        pytest.param("{<<: *base, seriesQuery: x}", ("x", "m", "a"), id="what follows overwrites"),
-        pytest.param("{seriesQuery: x, <<: *base}", ("q", "m", "a"), id="what came before is overwritten"),
-        pytest.param("{<<: *base, name: {as: z}}", ("q", "m", "z"), id="nested mappings are filled further"),
-        pytest.param("{<<: *base, name: null}", ("q", "", ""), id="null empties what was merged"),
-        pytest.param("{<<: [{seriesQuery: f}, *base]}", ("f", "m", "a"), id="of a list, earlier entries win"),
-        pytest.param('{<<: {"<<": *base}}', None, id="a quoted merge key is a key"),
-    ],
-)
-def test_merge_keys_as_yaml_v2_applies_them(entry: str, expected: tuple[str, str, str] | None) -> None:
+@pytest.mark.parametrize(("entry", "expected"), answers("rules_file", "merge keys"))
+def test_merge_keys_as_yaml_v2_applies_them(entry: str, expected: list[str] | None) -> None:
     parsed = parse(f"{BASE}- {entry}\n")
     if expected is None:
         assert [fault.path for fault in parsed.faults] == ['rules[1]["<<"]']
         return
     rule = parsed.config.rules[1]
-    assert (rule.series_query, rule.name_matches, rule.name_as) == expected
+    assert [rule.series_query, rule.name_matches, rule.name_as] == expected
 
 
 def test_a_label_that_was_merged_cannot_be_given_again() -> None:
@@ -368,33 +313,7 @@ externalRules:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "words"),
-    [
-        pytest.param("Rules: []", "Rules", "did you mean rules? Keys are case-sensitive", id="capital"),
-        pytest.param("rule: []", "rule", "did you mean rules?", id="nearest at the top"),
-        pytest.param(
-            "default: true\nrules: []", "default", "key of the Helm chart's values", id="chart-only key"
-        ),
-        pytest.param("rules: {custom: []}", "rules", "is the Helm chart's values", id="chart's rules"),
-        pytest.param("rules: text", "rules", "expected a list of rules", id="rules is text"),
-        pytest.param(
-            "externalRules: 5", "externalRules", "expected a list of rules", id="external rules is a number"
-        ),
-        pytest.param("apiVersion: v1\n", "apiVersion", "Kubernetes manifest", id="manifest"),
-        pytest.param("groups: []", "groups", "recording or alerting rules", id="alerting rules"),
-        pytest.param("window: 5m", "window", "belongs in resourceRules", id="key of another level"),
-        pytest.param(
-            "zzz: 1", "zzz", "unknown key; a rules file has rules, externalRules, resourceRules", id="unknown"
-        ),
-        pytest.param("rules: []\nrules: []", "rules", "given twice", id="twice"),
-        pytest.param("- a", "", "expected a mapping: a rules file has", id="list at the top"),
-        pytest.param("text", "", "expected a mapping: a rules file has", id="text at the top"),
-        pytest.param("''", "", "expected a mapping: a rules file has", id="empty text at the top"),
-        pytest.param("{[a]: b}", "", "expected text as the key", id="list as key"),
-        pytest.param("{!!binary x: b}", "", "expected text as the key", id="broken binary as key"),
-    ],
-)
+@pytest.mark.parametrize(("text", "path", "words"), answers("rules_file", "fatal"))
 def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> None:
     parsed = parse(text)
     assert parsed.config == RulesConfig()
@@ -403,62 +322,7 @@ def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> 
     assert words in fault.expected
 
 
-@pytest.mark.parametrize(
-    ("rule", "path", "words"),
-    [
-        ("text", "", "expected a mapping: a rule has seriesQuery"),
-        ("[a]", "", "expected a mapping: a rule has seriesQuery"),
-        ("{seriesQuery: [a]}", ".seriesQuery", "expected text"),
-        ("{seriesQuery: {a: b}}", ".seriesQuery", "expected text"),
-        ("{metricsquery: a}", ".metricsquery", "did you mean metricsQuery? Keys are case-sensitive"),
-        ("{metricQuery: a}", ".metricQuery", "did you mean metricsQuery?"),
-        ("{seriesQuery: a, seriesQuery: b}", ".seriesQuery", "this key is given twice"),
-        ("{overrides: {}}", ".overrides", "overrides belongs in resources"),
-        ("{as: x}", ".as", "as belongs in name"),
-        ("{containerLabel: x}", ".containerLabel", "belongs in resourceRules.cpu"),
-        ("{~: x}", '[""]', "unknown key"),
-        ("{name: foo}", ".name", 'such as {as: "foo"}'),
-        ("{name: ''}", ".name", "expected a mapping"),
-        ("{name: [a]}", ".name", "expected a mapping: name has matches, as"),
-        ("{seriesFilters: {is: a}}", ".seriesFilters", "expected a list, each entry a series filter"),
-        ("{seriesFilters: [^foo]}", ".seriesFilters[0]", 'such as {is: "^foo"}'),
-        ("{seriesFilters: [{isnot: a}]}", ".seriesFilters[0].isnot", "did you mean isNot"),
-        ("{seriesFilters: [{}]}", ".seriesFilters[0]", "exactly one of is and isNot"),
-        ("{seriesFilters: [~]}", ".seriesFilters[0]", "exactly one of is and isNot"),
-        ("{seriesFilters: [{is: ''}]}", ".seriesFilters[0]", "exactly one of is and isNot"),
-        (
-            "{resources: {overrides: [a]}}",
-            ".resources.overrides",
-            "expected a mapping, each value an override",
-        ),
-        ("{resources: {overrides: {pod: pod}}}", ".resources.overrides.pod", "such as {resource: pod}"),
-        ('{resources: {overrides: {pod: "a\\nb"}}}', ".resources.overrides.pod", "such as {resource: a b}"),
-        ("{resources: {overrides: {pod: ''}}}", ".resources.overrides.pod", "such as {resource: pod}"),
-        ("{resources: {overrides: {template: x}}}", ".resources.overrides.template", "belongs in resources"),
-        ("{resources: {overrides: {pod: ~}}}", ".resources.overrides.pod.resource", "missing"),
-        ("{resources: {overrides: {pod: {group: a}}}}", ".resources.overrides.pod.resource", "missing"),
-        (
-            "{resources: {overrides: {'a b': {kind: x}}}}",
-            '.resources.overrides["a b"].kind',
-            "an override has group",
-        ),
-        (
-            "{resources: {overrides: {a: {resource: b}, a: {resource: b}}}}",
-            ".resources.overrides.a",
-            "given twice",
-        ),
-        ("{metricsQuery: !!binary x}", ".metricsQuery", "expected text"),
-        ("{onNaN: nan}", ".onNaN", "expected drop or zero"),
-        ("{onNaN: DROP}", ".onNaN", "expected drop or zero"),
-        ("{onWarnings: ignore}", ".onWarnings", "expected fail or accept"),
-        ("{ttl: 0s}", ".ttl", "from 10ms to 5m0s"),
-        ("{ttl: 10m}", ".ttl", "from 10ms to 5m0s"),
-        ("{maxAge: -1s}", ".maxAge", "from 100ms to 1h0m0s"),
-        ("{maxAge: 30}", ".maxAge", "from 100ms to 1h0m0s"),
-        ("{maxSampleAge: 1d}", ".maxSampleAge", "from 100ms to 24h0m0s"),
-        ("{ttl: 2m, maxAge: 1m}", ".ttl", "expected at most maxAge, which is 1m"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "path", "words"), answers("rules_file", "faulty rules"))
 def test_a_faulty_rule_is_left_out(rule: str, path: str, words: str) -> None:
     parsed = parse(f"rules:\n- seriesQuery: sound\n- {rule}\n")
     assert [found.path for found in parsed.config.rules] == ["rules[0]"]
@@ -551,23 +415,7 @@ def test_a_reader_without_marks_still_names_the_problem(monkeypatch: pytest.Monk
     assert (fault.line, fault.expected) == (0, "not YAML: not YAML")
 
 
-@pytest.mark.parametrize(
-    ("node", "text"),
-    [
-        ("[a, b]", "a list of 2"),
-        ("{}", "an empty mapping"),
-        ("{[a]: b}", "an empty mapping"),
-        ("{a: 1, b: 2}", "a mapping of a, b"),
-        ("~", "null"),
-        ("12", "12"),
-        ("'12'", '"12"'),
-        ("'" + "x" * 100 + "'", '"' + "x" * 57 + '..."'),
-        ("1" * 300, "1" * 157 + "..."),
-        (r'"\e[31m\u2028"', r'"\u001b[31m\u2028"'),
-        (r'!x "\e"', r'"\u001b"'),
-        (r'{"\e": 1}', r"a mapping of \u001b"),
-    ],
-)
+@pytest.mark.parametrize(("node", "text"), answers("rules_file", "shown"))
 def test_what_stands_there_is_shown_shortly(node: str, text: str) -> None:
     root = reader.compose(node, "")
     assert root is not None
@@ -708,17 +556,7 @@ def test_resource_rules_with_a_query_are_served() -> None:
     assert config.serves_usages
 
 
-@pytest.mark.parametrize(
-    ("keys", "place"),
-    [
-        ("port: metrics, service: {namespace: a, name: b}", "resourceRules.cpu.scrape.service"),
-        ("port: metrics, honorLabels: true", "resourceRules.cpu.scrape.honorLabels"),
-        ("port: metrics, container: A_b", "resourceRules.cpu.scrape.container"),
-        ("query: up", "resourceRules.cpu.scrape.port"),
-        ("port: metrics, interval: 6s", "resourceRules.cpu.scrape.interval"),
-        ("port: metrics, window: 31s", "resourceRules.cpu.scrape.window"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "place"), answers("rules_file", "keys of a scraped resource"))
 def test_keys_that_do_not_fit_a_scraped_resource(keys: str, place: str) -> None:
     parsed = parse(f"resourceRules: {{cpu: {{scrape: {{{keys}}}}}}}")
 

@@ -41,6 +41,9 @@ PLAN = replace(
 READS = 6
 """The queries for seven days."""
 
+JUMPS = [float(round(each)) for each in days_of_jumps(8)]
+"""Without noise, so that a verdict takes a second."""
+
 
 def give_up_at(call: int) -> Check:
     calls = itertools.count(1)
@@ -124,25 +127,26 @@ def test_one_autoscaler_has_so_many_values_until_its_next_verdict(
     )
 
 
-def test_a_verdict_on_a_candidate_of_another_version_is_made_again() -> None:
+@pytest.fixture(scope="module")
+def made_again() -> Verdict:
+    """Return the verdict of a job whose last one is on a candidate of another version."""
     before = Verdict(NOW, 60, "trend", "", None, (CandidateFigures("trend", FIGURES, FIGURES, 0.9),))
-    history = HandHistory(START, days_of_jumps(8))
-    answer = worker.answer(replace(PLAN, verdict=before), Histories(), history.read)
+    answer = worker.answer(replace(PLAN, verdict=before), Histories(), HandHistory(START, JUMPS).read)
     assert answer.verdict is not None
-    assert [each.name for each in answer.verdict.candidates] == [*CANDIDATES]
+    return answer.verdict
 
 
-def test_the_schedules_of_the_autoscaler_hold_in_the_replay() -> None:
+def test_a_verdict_on_a_candidate_of_another_version_is_made_again(made_again: Verdict) -> None:
+    assert [each.name for each in made_again.candidates] == [*CANDIDATES]
+
+
+def test_the_schedules_of_the_autoscaler_hold_in_the_replay(made_again: Verdict) -> None:
     """A schedule that has the pods ready at all times leaves nothing for a forecast."""
-    history = HandHistory(START, days_of_jumps(8))
     always = schedule({"name": "always", "from": "00:00", "to": "24:00", "minReplicas": 60}).document
-    plain, scheduled = (
-        worker.answer(job, Histories(), history.read).verdict
-        for job in (JOB, replace(JOB, schedules=(always,)))
-    )
-    assert plain is not None
+    job = replace(JOB, schedules=(always,))
+    scheduled = worker.answer(job, Histories(), HandHistory(START, JUMPS).read).verdict
+    assert made_again.none is not None
     assert scheduled is not None
-    assert plain.none is not None
     assert scheduled.none is not None
-    assert plain.none.whole.shortage > 0
+    assert made_again.none.whole.shortage > 0
     assert (scheduled.none.whole.shortage, scheduled.chosen) == (0, "")

@@ -1,6 +1,7 @@
-"""No verdict acts that leaves more shortage than a lower target at the same pods.
+"""No verdict acts on noise, and one that acts leaves less shortage than a lower target with more pods.
 
-The lower target is found here by bisection with the policies of `fastpath simulate`, apart from the judge.
+The lower target is replayed here with the policies of `fastpath simulate`, apart from the judge. A benchmark
+has further noise and seeds.
 """
 
 import dataclasses
@@ -8,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from adapter.bounds.forecast.verdict import JUDGED_DAYS, ReplayFigures
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, ReplayFigures, Verdict
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
 from fastpath_forecast import judge
@@ -16,10 +17,13 @@ from fastpath_forecast.judge import Case
 from fastpath_forecast.replay import SplitFigures
 from fastpath_forecast.simulate import simulation
 from fastpath_forecast.simulate.policies import read_policy
-from tests.support.demands import HELD, NOISE, case_for, drifting
-from tests.support.forecasts import BASE_DAYS, TARGET, working_days
+from tests.support.demands import NOISE, Draw, case_for, drifting
+from tests.support.forecasts import BASE_DAYS, SETTINGS, Judged, case_of
 
 pytestmark = pytest.mark.timeout(240)
+
+LOWER = 9.3
+"""A target below the one of 10, at which more pods run than a forecast adds."""
 
 
 def figures_with(case: Case, target: float) -> ReplayFigures:
@@ -33,28 +37,33 @@ def figures_with(case: Case, target: float) -> ReplayFigures:
     return split.whole
 
 
-def at_the_same_pods(case: Case, pods: float) -> ReplayFigures:
-    low, high = 0.5 * TARGET, float(TARGET)
-    for _ in range(9):
-        middle = (low + high) / 2
-        low, high = (middle, high) if figures_with(case, middle).pods > pods else (low, middle)
-    return figures_with(case, high)  # the lowest target that takes no more pods
+def drawn(draw: Draw) -> Case:
+    """Return the case of a demand whose every other value stays twice as long, which halves the replays."""
+    return case_for(np.repeat(draw(np.random.default_rng(5))[::2], 2))
 
 
-@pytest.mark.parametrize("name", NOISE)
+@pytest.mark.parametrize("name", ["red", "bursts"])
 def test_nothing_acts_on_noise(name: str) -> None:
-    case = case_for(NOISE[name](np.random.default_rng(5)))
+    case = drawn(NOISE[name])
     verdict, _ = judge.judge(case, judge.build_demand(case))
     assert verdict.none is not None
     assert verdict.none.whole.shortage > 0
     assert verdict.chosen == ""
 
 
-@pytest.mark.parametrize("name", ["working", "drifting"])
-def test_what_acts_beats_a_lower_target(name: str) -> None:
-    values = working_days(BASE_DAYS)[::HELD] if name == "working" else drifting(np.random.default_rng(5))
-    case = case_for(values)
-    verdict, _ = judge.judge(case, judge.build_demand(case))
+def beats_a_lower_target(case: Case, verdict: Verdict) -> bool:
     acting = verdict.acting
     assert acting is not None
-    assert acting.whole.shortage <= 0.5 * at_the_same_pods(case, acting.whole.pods).shortage
+    lower = figures_with(case, LOWER)
+    assert lower.pods > acting.whole.pods
+    return acting.whole.shortage <= 0.5 * lower.shortage
+
+
+def test_what_acts_beats_a_lower_target(judged: Judged) -> None:
+    assert beats_a_lower_target(case_of(judged.demand, SETTINGS), judged.verdict)
+
+
+def test_what_acts_on_a_rising_demand_beats_a_lower_target() -> None:
+    case = drawn(drifting)
+    verdict, _ = judge.judge(case, judge.build_demand(case))
+    assert beats_a_lower_target(case, verdict)

@@ -8,14 +8,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from fastpath_forecast import grid as grids
-from fastpath_forecast.grid import (
-    DAY,
-    DemandGrid,
-    Values,
-    local_steps,
-    positions_before,
-    same_time_median,
-)
+from fastpath_forecast.grid import DAY, DemandGrid, Values, local_steps, positions_before, same_time_median
 
 BERLIN, HOUR = ZoneInfo("Europe/Berlin"), 3600
 

@@ -6,25 +6,20 @@ import math
 import os
 import signal
 import socket
-import types
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
-from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
 from adapter.config.options import PrometheusOptions
-from adapter.forecast import messages, metric_queries
+from adapter.forecast import messages
 from adapter.forecast.service import MODULE, PROBLEM, ForecastService
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
-from adapter.model.ready_times import PodStart
 from adapter.prometheus import connection, endpoint, worker_process
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 from adapter.telemetry.metrics import Monitoring
@@ -32,10 +27,9 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_forecast import worker
 from fastpath_forecast.histories import Histories
 from tests.support.clock import FakeClock
-from tests.support.controller import Bench, fpa
+from tests.support.controller import fpa
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
-from tests.support.scaling import pods_metric
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -259,64 +253,6 @@ async def test_histories_have_room_for_so_many_values(start: Start) -> None:
     assert not (await service.run(elsewhere)).problem
     later = NOW + 3 * HOUR  # the first autoscaler is gone by then
     assert not (await service.run(msgspec.structs.replace(other, now=later))).problem
-
-
-@pytest.mark.thorough
-async def test_the_largest_autoscalers_of_a_namespace_leave_a_verdict_to_another(start: Start) -> None:
-    service, done, keys = await start(cpu_seconds=20.0), list[str](), list[Key]()
-
-    async def run(job: ForecastJob) -> ForecastAnswer:
-        done.append(job.name)
-        return await service.run(job)
-
-    def queries_of(autoscaler: FastPathAutoscaler) -> list[HistoryQuery]:
-        names = metric_queries.name_metrics(autoscaler.spec.metrics or ())
-        return [HistoryQuery(name, "last_over_time(queue[59s])") for name, _, _ in names]
-
-    bench = Bench()
-    bench.clock.skew = NOW + 600 - bench.clock.seconds
-    bench.start()
-    worker = types.SimpleNamespace(run=run)
-    book = ForecastBook(worker, queries_of, bench.monitoring, JobQueue())
-    book.controller = bench.controller
-
-    def put(namespace: str, name: str, metrics: list[dict[str, Any]], history: str) -> Key:
-        forecast = {"mode": "Floor", "history": history}
-        made = fpa(metrics, name, f"{namespace} {name}", maxReplicas=2000, forecast=forecast)
-        metadata = msgspec.structs.replace(made.metadata, namespace=namespace)
-        bench.put(msgspec.structs.replace(made, metadata=metadata), 10)
-        key = Key(namespace, name)
-        state = bench.controller.find(key)
-        assert state is not None
-        state.ledger.note(PodStart(0, 0, 0, 60_000))
-        book.changed(key)
-        keys.append(key)
-        return key
-
-    wide = [pods_metric("10m", f"m{each}") for each in range(50)]
-    longest = put("greedy", "longest", wide, "35d")
-    costly = put("greedy", "costly", wide, "7d")
-    victim = put("victim", "web", [queue_metric()], "7d")
-    await book.look(bench.controller)
-    processes = set()
-    while await book.work(bench.controller):
-        processes.add(service.pid)
-    assert done.index("victim/web") == 1  # after one job of the other namespace
-    assert sorted(done) == ["greedy/costly", "greedy/longest", "victim/web"]
-    assert len(processes) == 1  # the histories of all outlive what was given up
-    shown = {key: document["condition"] for key in keys if (document := book.document_of(key))}
-    assert shown[longest] == {
-        "status": "False",
-        "reason": "NoRoom",
-        "message": "50 metrics have 2,592,000 values of history by the next verdict: expected at most "
-        "1,000,000 for one autoscaler; ask for fewer days, or for fewer metrics",
-    }
-    assert shown[costly] == {
-        "status": "False",
-        "reason": "TooMuchWork",
-        "message": "the job takes more than 20 s of CPU time",
-    }
-    assert shown[victim]["reason"] == "Acting"
 
 
 async def test_without_numpy_the_extra_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from adapter.model import apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference, Trust
+from tests.support.answers import answers
 
 OURS = ServiceReference("fastpath", "fastpath")
 
@@ -52,37 +53,7 @@ def test_ours_is_namespace_and_name_together(service: ServiceReference) -> None:
     assert apiservices.judge("v1beta1.custom.metrics.k8s.io", _found(service), OURS).owner is Owner.FOREIGN
 
 
-@pytest.mark.parametrize(
-    ("service", "labels", "owner"),
-    [
-        pytest.param("kube-system/metrics-server", {}, "metrics-server", id="metrics-server"),
-        pytest.param("keda/keda-operator-metrics-apiserver", {}, "KEDA", id="KEDA"),
-        pytest.param(
-            "addons/scaling", {"app.kubernetes.io/part-of": "keda-operator"}, "KEDA", id="KEDA by label"
-        ),
-        pytest.param("monitoring/prometheus-adapter", {}, "prometheus-adapter", id="prometheus-adapter"),
-        pytest.param(
-            "m/adapter",
-            {"app.kubernetes.io/name": "prometheus-adapter"},
-            "prometheus-adapter",
-            id="chart by label",
-        ),
-        pytest.param(
-            "custom-metrics/custom-metrics-apiserver", {}, "an older prometheus-adapter", id="older manifests"
-        ),
-        pytest.param("default/datadog-custom-metrics-server", {}, "Datadog's cluster agent", id="Datadog"),
-        pytest.param(
-            "default/datadog-cluster-agent-metrics-api", {}, "Datadog's cluster agent", id="Datadog's chart"
-        ),
-        pytest.param(
-            "custom-metrics/custom-metrics-stackdriver-adapter",
-            {},
-            "Google's custom metrics adapter",
-            id="Google",
-        ),
-        pytest.param("a/b", {"app": "b"}, "an unknown server", id="unknown"),
-    ],
-)
+@pytest.mark.parametrize(("service", "labels", "owner"), answers("apiservices", "who it is"))
 def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     namespace, _, name = service.partition("/")
     found = _found(ServiceReference(namespace, name), labels=labels, trust=Trust.NONE, release="m/pa")
@@ -95,31 +66,14 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     assert owner in finding.advice
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("v1beta1.custom.metrics.k8s.io", "docs/guides/migrate-from-prometheus-adapter.md"),
-        ("v1beta1.external.metrics.k8s.io", "move what reads external metrics off"),
-        ("v1beta1.metrics.k8s.io", "register v1 first as docs/guides/deploy.md says"),
-        ("v1.metrics.k8s.io", "register v1 first as docs/guides/deploy.md says"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), answers("apiservices", "what to do"))
 def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
     finding = apiservices.judge(name, _found(ServiceReference("a", "b")), OURS)
     assert words in finding.advice
     assert f"no {name.partition('.')[2]} in --groups" in finding.advice
 
 
-@pytest.mark.parametrize(
-    ("service", "words"),
-    [
-        (
-            "prometheus-adapter",
-            "switch it over as docs/guides/migrate-from-prometheus-adapter.md says in step 4",
-        ),
-        ("keda-operator-metrics-apiserver", "move what reads external metrics off KEDA first"),
-    ],
-)
+@pytest.mark.parametrize(("service", "words"), answers("apiservices", "switched over"))
 def test_external_metrics_of_prometheus_adapter_are_switched_over(service: str, words: str) -> None:
     finding = apiservices.judge(
         "v1beta1.external.metrics.k8s.io", _found(ServiceReference("m", service)), OURS

@@ -10,31 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.model.coherence import heavier_cut, incoherent_pods, unserved_pods
+from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(
-    ("sampled", "ready", "left_out"),
-    [
-        pytest.param({}, {}, "", id="nothing is sampled"),
-        pytest.param({"a": 1, "b": 2}, {}, "", id="all have been ready for long"),
-        pytest.param({"a": 1, "b": 2}, {"x": 1.5}, "", id="a pod of another target"),
-        pytest.param({"a": 1, "b": 2}, {"b": 1.5}, "b", id="ready after the oldest sample"),
-        pytest.param({"a": 1.5, "b": 2}, {"b": 1.5}, "", id="sampled at the moment it became ready"),
-        pytest.param({"a": 1, "b": 3, "c": 3}, {"c": 2}, "c", id="one of two is sampled since"),
-        pytest.param({"a": 2.5, "b": 3, "c": 3}, {"c": 2}, "", id="both are sampled since"),
-        pytest.param({"a": 3, "b": 1}, {"b": 2}, "b", id="its own sample is from before"),
-        pytest.param({"a": 3, "b": 3, "c": 4}, {"b": 1, "c": 3.5}, "c", id="ready after one that counts"),
-        pytest.param(
-            {"a": 4, "b": 1, "c": 5}, {"b": 2, "c": 3}, "b", id="one that does not count delays no other"
-        ),
-        pytest.param({"a": 1, "b": 4, "c": 4}, {"b": 2, "c": 3}, "bc", id="several are new"),
-        pytest.param({"a": 2, "b": 2.1}, {"a": 1, "b": 1}, "", id="ready at the same moment"),
-        pytest.param({"a": 2, "b": 4}, {"a": 1, "b": 3}, "b", id="the first pods of a target"),
-        pytest.param({"a": 2}, {"a": 1}, "", id="the first pod of a target"),
-        pytest.param({"a": 1}, {"a": 2}, "", id="no value would remain"),
-        pytest.param({"a": 1, "b": 1}, {"a": 2, "b": 3}, "", id="no value would remain of two"),
-    ],
-)
+@pytest.mark.parametrize(("sampled", "ready", "left_out"), answers("coherence", "left out"))
 def test_pods_that_are_left_out(
     sampled: Mapping[str, float], ready: Mapping[str, float], left_out: str
 ) -> None:

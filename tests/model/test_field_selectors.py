@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.model import field_selectors
 from adapter.model.field_selectors import FieldSelector, Term
+from tests.support.answers import answers
 
 POD = {"metadata.name": "web-1", "metadata.namespace": "shop"}
 
@@ -30,18 +31,7 @@ def test_parse(text: str, expected: tuple[Term, ...]) -> None:
     assert field_selectors.parse_selector(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        pytest.param("foo", "invalid selector: 'foo'; can't understand 'foo'", id="no_operator"),
-        pytest.param("a=b,!c", "invalid selector: 'a=b,!c'; can't understand '!c'", id="one_bad_term"),
-        pytest.param(
-            "===", "invalid field selector: unescaped character in value: 61", id="unescaped_equals"
-        ),
-        pytest.param("a=b\\c", "invalid field selector: invalid escape sequence: \\c", id="unknown_escape"),
-        pytest.param("a=b\\", "invalid field selector: invalid escape sequence: \\", id="escape_cut_short"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), answers("field_selectors", "refused"))
 def test_refused(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         field_selectors.parse_selector(text)
@@ -78,18 +68,7 @@ def test_any_text_is_read_or_a_bad_request(text: str) -> None:
     assert all(term.field or term.value for term in terms)
 
 
-@pytest.mark.parametrize(
-    ("text", "matches"),
-    [
-        ("", True),
-        ("metadata.name=web-1", True),
-        ("metadata.name=web-2", False),
-        ("metadata.name!=web-2,metadata.namespace=shop", True),
-        ("metadata.name!=web-1", False),
-        ("metadata.name=web-1,metadata.namespace=other", False),
-        ("metadata.namespace=", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "matches"), answers("field_selectors", "matches"))
 def test_matches(text: str, matches: bool) -> None:  # noqa: FBT001 - a column of a table
     assert field_selectors.parse_metadata(text).matches(POD) is matches
 

@@ -7,38 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.model.go_text import parse_float, quote
-
-READ = {
-    "1": 1.0,
-    "+1": 1.0,
-    "1e23": 1e23,
-    "1E23": 1e23,
-    "100000000000000016777215": 1.0000000000000001e23,
-    "123456700": 123456700.0,
-    "-0.1": -0.1,
-    "-0": -0.0,
-    "1e-20": 1e-20,
-    "625e-3": 0.625,
-    ".5": 0.5,
-    "5.": 5.0,
-    "0x1p0": 1.0,
-    "0x1.8p-2": 0.375,
-    "0X.8P1": 1.0,
-    "-0x1fffffffffffffp0": -9007199254740991.0,
-    "0x1.00000000000001p0": 1.0000000000000000,
-    "inf": math.inf,
-    "-Inf": -math.inf,
-    "+INF": math.inf,
-    "-Infinity": -math.inf,
-    "+INFINITY": math.inf,
-    "1.7976931348623157e308": 1.7976931348623157e308,
-    "-1.7976931348623158e308": -1.7976931348623157e308,
-    "1e-400": 0.0,
-    "4.9e-324": 5e-324,
-    "0x1p-1075": 0.0,
-    "1_23.50_0_0e+1_2": 1.235e14,
-    "0x_1_2.3_4_5p+1_2": 74565.0,
-}
+from tests.support.answers import answers
 
 REFUSED = [
     "", "1x", "1.1.", "1e", "1e-", ".e-1", "1\x00.2", ".", "+", "-", "e5",
@@ -57,7 +26,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "value"), READ.items(), ids=READ)
+@pytest.mark.parametrize(("text", "value"), answers("go_text", "read"))
 def test_read(text: str, value: float) -> None:
     read = parse_float(text)
     assert read == value
@@ -150,22 +119,6 @@ def test_written_text_is_read_again(value: float) -> None:
     assert parse_float(value.hex()) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "literal"),
-    [
-        pytest.param("", '""', id="empty"),
-        pytest.param("web-1.a_b/c~ !#[]", '"web-1.a_b/c~ !#[]"', id="nothing to escape"),
-        pytest.param('a"b\\c', '"a\\"b\\\\c"', id="quote and backslash"),
-        pytest.param("\a\b\f\n\r\t\v", r'"\a\b\f\n\r\t\v"', id="named controls"),
-        pytest.param("\x00\x1f\x7f", r'"\x00\x1f\x7f"', id="other controls"),
-        pytest.param("é日😀", '"é日😀"', id="printable of other scripts stays"),
-        pytest.param("\u00a0\u200b\u2028\ue000", r'"\u00a0\u200b\u2028\ue000"', id="not printable, short"),
-        pytest.param("\U000e0001", r'"\U000e0001"', id="not printable, long"),
-        pytest.param(
-            b"\xff\xc3".decode("utf-8", "surrogateescape"), r'"\xff\xc3"', id="bytes that are no UTF-8"
-        ),
-        pytest.param("\ud800", r'"\ud800"', id="a surrogate that stands for no byte"),
-    ],
-)
+@pytest.mark.parametrize(("text", "literal"), answers("go_text", "quoted"))
 def test_quote_writes_go_string_literals(text: str, literal: str) -> None:
     assert quote(text) == literal

@@ -7,25 +7,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.model import label_selectors
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
-
-NAME_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
-    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
-    "must start and end "
-    "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-OPERATORS = "in, notin, =, ==, !=, gt, lt"
-INTEGER_RULE = "for 'Gt', 'Lt' operators, the value must be an integer"
+from tests.support.answers import answers
 
 
 def test_empty_text_selects_everything() -> None:
@@ -35,130 +17,26 @@ def test_empty_text_selects_everything() -> None:
     assert not str(label_selectors.EVERYTHING)
 
 
-@pytest.mark.parametrize(
-    ("text", "requirements"),
-    [
-        pytest.param("x=a", [("x", "=", ("a",))], id="equals"),
-        pytest.param("x==a", [("x", "==", ("a",))], id="double equals stays double"),
-        pytest.param("x!=a", [("x", "!=", ("a",))], id="not equals"),
-        pytest.param("x=", [("x", "=", ("",))], id="no value is the empty value"),
-        pytest.param("x=,y=", [("x", "=", ("",)), ("y", "=", ("",))], id="no value before a comma"),
-        pytest.param(" x \t=\n a ,\r y ", [("x", "=", ("a",)), ("y", "exists", ())], id="blanks"),
-        pytest.param("x", [("x", "exists", ())], id="exists"),
-        pytest.param("!x", [("x", "!", ())], id="does not exist"),
-        pytest.param("! x", [("x", "!", ())], id="does not exist, with a blank"),
-        pytest.param("x>1,y<-0", None, id="a sign is no label value"),
-        pytest.param("x>1,y<007", [("x", "gt", ("1",)), ("y", "lt", ("007",))], id="order"),
-        pytest.param("x in (b,a,a)", [("x", "in", ("a", "b"))], id="sorted without duplicates"),
-        pytest.param("x notin (b, a )", [("x", "notin", ("a", "b"))], id="notin with blanks"),
-        pytest.param("x in ()", [("x", "in", ("",))], id="no value in parentheses is the empty value"),
-        pytest.param("x in (,)", [("x", "in", ("",))], id="comma alone"),
-        pytest.param("x in (,a)", [("x", "in", ("", "a"))], id="gap at the front"),
-        pytest.param("x in (a,)", [("x", "in", ("", "a"))], id="gap at the end"),
-        pytest.param("x in (a,,b)", [("x", "in", ("", "a", "b"))], id="gap in the middle"),
-        pytest.param("x in (a,,,b)", [("x", "in", ("", "a", "b"))], id="two gaps"),
-        pytest.param(
-            "in in (in,notin),notin=in", [("in", "in", ("in", "notin")), ("notin", "=", ("in",))], id="words"
-        ),
-        pytest.param(
-            "b=1,a=2,b!=3", [("a", "=", ("2",)), ("b", "=", ("1",)), ("b", "!=", ("3",))], id="sorted by key"
-        ),
-        pytest.param("e.com/n=v", [("e.com/n", "=", ("v",))], id="prefix"),
-        pytest.param(
-            "x=a\0,y", [("x", "=", ("a",)), ("y", "exists", ())], id="a zero byte after a token is swallowed"
-        ),
-        pytest.param("x\t\0,y=", [("x", "exists", ())], id="a zero byte in place of a token ends the text"),
-        pytest.param("a" * 63 + "=" + "b" * 63, [("a" * 63, "=", ("b" * 63,))], id="longest"),
-    ],
-)
-def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] | None) -> None:
+@pytest.mark.parametrize(("text", "requirements"), answers("label_selectors", "parsed"))
+def test_parse(text: str, requirements: list[tuple[str, str, list[str]]] | None) -> None:
     if requirements is None:
         with pytest.raises(errors.BadRequestError):
             label_selectors.parse_selector(text)
         return
     expected = LabelSelector(
-        tuple(Requirement(key, Operator(op), values) for key, op, values in requirements)
+        tuple(Requirement(key, Operator(op), tuple(values)) for key, op, values in requirements)
     )
     assert label_selectors.parse_selector(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (",", "found ',', expected: !, identifier, or 'end of string'"),
-        ("=a", "found '=', expected: !, identifier, or 'end of string'"),
-        ("(a)", "found '(', expected: !, identifier, or 'end of string'"),
-        ("a,", "found '', expected: identifier after ','"),
-        ("a,,b", "found ',', expected: identifier after ','"),
-        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
-        ("!a=b", "found '=', expected: ',' or 'end of string'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), answers("label_selectors", "refused"))
 def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         label_selectors.parse_selector(text)
     assert caught.value.message == sentence
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("!", "found '', expected: identifier"),
-        ("!!a", "found '!', expected: identifier"),
-        ("a b", f"found 'b', expected: {OPERATORS}"),
-        ("a!b", f"found '!', expected: {OPERATORS}"),
-        ("a=)", "found ')', expected: identifier"),
-        ("a===b", "found '=', expected: identifier"),
-        ("a in", "found '' expected: '('"),
-        ("a in b", "found 'b' expected: '('"),
-        ("a in (", "found '', expected: ',', ')' or identifier"),
-        ("a in (=", "found '=', expected: ',', ')' or identifier"),
-        ("a in (b", "found '', expected: ',' or ')'"),
-        ("a in (b c)", "found 'c', expected: ',' or ')'"),
-        ("a in (b,", "found '', expected: ',', or identifier"),
-        ("a in (b,=)", "found '=', expected: ',', or identifier"),
-        ("a in (b,,)", "found ')', expected: ',', or identifier"),
-        ("nginx_", f'<nil>: Invalid value: "nginx_": name part {NAME_RULE}'),
-        ('a"=b', f'<nil>: Invalid value: "a\\"": name part {NAME_RULE}'),
-        ("a" * 64, f'<nil>: Invalid value: "{"a" * 64}": name part must be no more than 63 characters'),
-        (
-            "é" * 32,
-            (
-                f'<nil>: Invalid value: "{"é" * 32}": name part must be no more than 63 characters; '
-                f"name part {NAME_RULE}"
-            ),
-        ),
-        ("e.com/", f'<nil>: Invalid value: "e.com/": name part must be non-empty; name part {NAME_RULE}'),
-        ("/a", '<nil>: Invalid value: "/a": prefix part must be non-empty'),
-        ("E.com/a", f'<nil>: Invalid value: "E.com/a": prefix part {SUBDOMAIN_RULE}'),
-        (
-            "e" * 254 + "/a",
-            f'<nil>: Invalid value: "{"e" * 254}/a": prefix part must be no more than 253 characters',
-        ),
-        (
-            "a/b/c",
-            (
-                f'<nil>: Invalid value: "a/b/c": a qualified name {NAME_RULE}'
-                " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            ),
-        ),
-        ("a=_b", f'values[0][a]: Invalid value: "_b": {VALUE_RULE}'),
-        ("a in (x,_b)", f'values[0][a]: Invalid value: "_b": {VALUE_RULE}'),
-        ("a=" + "b" * 64, f'values[0][a]: Invalid value: "{"b" * 64}": must be no more than 63 characters'),
-        ("a>x", f'values[0]: Invalid value: "x": {INTEGER_RULE}'),
-        ("a>", f'values[0]: Invalid value: "": {INTEGER_RULE}'),
-        ("a<9223372036854775808", f'values[0]: Invalid value: "9223372036854775808": {INTEGER_RULE}'),
-        ("a>-5", f'values[0][a]: Invalid value: "-5": {VALUE_RULE}'),
-        (
-            "a>x_",
-            (
-                f'[values[0]: Invalid value: "x_": {INTEGER_RULE}, '
-                f'values[0][a]: Invalid value: "x_": {VALUE_RULE}]'
-            ),
-        ),
-    ],
-    ids=lambda text: text[:30],
-)
+@pytest.mark.parametrize(("text", "sentence"), answers("label_selectors", "refused requirements"))
 def test_requirements_are_refused_in_the_words_of_upstream(text: str, sentence: str) -> None:
     test_parse_refuses_in_the_words_of_upstream(text, f"unable to parse requirement: {sentence}")
 
@@ -172,22 +50,7 @@ def test_later_versions_read_any_number_of_commas(text: str, canonical: str) -> 
     assert str(label_selectors.parse_selector(text, later=True)) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("a" * 64, "name part must be no more than 63 bytes"),
-        ("e" * 254 + "/a", "prefix part must be no more than 253 bytes"),
-        ("a=" + "b" * 64, "must be no more than 63 bytes"),
-        (
-            "a/b/c",
-            (
-                f"a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. "
-                "'example.com/MyName')"
-            ),
-        ),
-    ],
-    ids=["long key", "long prefix", "long value", "two slashes"],
-)
+@pytest.mark.parametrize(("text", "complaint"), answers("label_selectors", "refused later"))
 def test_later_versions_refuse_in_other_words(text: str, complaint: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         label_selectors.parse_selector(text, later=True)
@@ -199,43 +62,16 @@ def test_a_long_list_of_commas_is_refused_not_recursed_into() -> None:
         label_selectors.parse_selector(f"a in (b{',' * 20_000})")
 
 
-@pytest.mark.parametrize(
-    ("text", "matching", "not_matching"),
-    [
-        pytest.param("x=a", [{"x": "a", "y": "b"}], [{}, {"x": "b"}, {"x": ""}], id="="),
-        pytest.param("x==a", [{"x": "a"}], [{}, {"x": "b"}], id="=="),
-        pytest.param("x=", [{"x": ""}], [{}, {"x": "a"}], id="empty value"),
-        pytest.param("x!=a", [{}, {"x": "b"}], [{"x": "a"}], id="!= is met by an absent label"),
-        pytest.param("x in (a,b)", [{"x": "a"}, {"x": "b"}], [{}, {"x": "c"}], id="in"),
-        pytest.param("x notin (a,b)", [{}, {"x": "c"}], [{"x": "a"}], id="notin is met by an absent label"),
-        pytest.param("x", [{"x": ""}, {"x": "a"}], [{}, {"y": "a"}], id="exists"),
-        pytest.param("!x", [{}, {"y": "a"}], [{"x": ""}], id="does not exist"),
-        pytest.param(
-            "x>5",
-            [{"x": "6"}, {"x": "+6"}, {"x": "9223372036854775807"}],
-            [
-                {},
-                {"x": "5"},
-                {"x": "-6"},
-                {"x": "six"},
-                {"x": "6.5"},
-                {"x": "9223372036854775808"},
-                {"x": "6" * 5000},
-            ],
-            id=">",
-        ),
-        pytest.param("x<5", [{"x": "4"}, {"x": "-9223372036854775808"}], [{}, {"x": "5"}, {"x": ""}], id="<"),
-        pytest.param("x=a,y", [{"x": "a", "y": ""}], [{"x": "a"}, {"y": ""}], id="all requirements"),
-    ],
-)
+@pytest.mark.parametrize(("text", "matching", "not_matching"), answers("label_selectors", "matches"))
 def test_matches(text: str, matching: list[dict[str, str]], not_matching: list[dict[str, str]]) -> None:
     selector = label_selectors.parse_selector(text)
     assert [selector.matches(labels) for labels in matching] == [True] * len(matching)
     assert [selector.matches(labels) for labels in not_matching] == [False] * len(not_matching)
 
 
-def test_a_limit_that_is_no_integer_matches_nothing() -> None:
+def test_a_limit_or_a_value_that_is_no_integer_matches_nothing() -> None:
     assert not Requirement("x", Operator.GREATER_THAN, ("five",)).matches({"x": "6"})
+    assert not Requirement("x", Operator.GREATER_THAN, ("5",)).matches({"x": "6" * 5000})
 
 
 def test_str_is_canonical() -> None:
@@ -251,31 +87,7 @@ def test_selectors_are_values() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "document"),
-    [
-        pytest.param("", None, id="everything"),
-        pytest.param("b=1,a==2", {"matchLabels": {"a": "2", "b": "1"}}, id="labels"),
-        pytest.param("a=1,a=2", {"matchLabels": {"a": "2"}}, id="the last of one key"),
-        pytest.param(
-            "verb in (POST,GET),canary,!debug,code notin (500)",
-            {
-                "matchExpressions": [
-                    {"key": "canary", "operator": "Exists"},
-                    {"key": "code", "operator": "NotIn", "values": ["500"]},
-                    {"key": "debug", "operator": "DoesNotExist"},
-                    {"key": "verb", "operator": "In", "values": ["GET", "POST"]},
-                ]
-            },
-            id="expressions",
-        ),
-        pytest.param(
-            "a=1,b",
-            {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]},
-            id="both",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "document"), answers("label_selectors", "json"))
 def test_selector_to_json(text: str, document: dict[str, object] | None) -> None:
     assert label_selectors.selector_to_json(label_selectors.parse_selector(text)) == document
 

@@ -32,12 +32,7 @@ _SECONDS = st.integers(0, 2 * LONGEST)
 _STARTS = st.lists(
     st.tuples(*[st.integers(0, 20_000)] * 4, st.booleans(), st.booleans()).map(
         lambda drawn: PodStart(
-            drawn[0],
-            drawn[0] + drawn[1],
-            drawn[0] + drawn[1] + drawn[2],
-            sum(drawn[:4]),
-            drawn[4],
-            drawn[5],
+            drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[1] + drawn[2], sum(drawn[:4]), drawn[4], drawn[5]
         )
     )
     | st.integers(0, 20_000).map(lambda ready: PodStart(UNKNOWN, UNKNOWN, UNKNOWN, ready)),

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from tests.support.answers import answers
 
 
 def resource(plural: str, group: str = "", version: str = "v1", *, preferred: bool = True) -> APIResource:
@@ -18,27 +19,7 @@ def resource(plural: str, group: str = "", version: str = "v1", *, preferred: bo
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "group", "expected"),
-    [
-        pytest.param("pod", None, "pods", id="singular"),
-        pytest.param("pods", None, "pods", id="plural"),
-        pytest.param("Pod", None, "pods", id="capital"),
-        pytest.param("PODS", "", "pods", id="an empty group is no group"),
-        pytest.param("deployment", None, "deployments.apps", id="group is guessed"),
-        pytest.param("deployment", "apps", "deployments.apps", id="group is equal"),
-        pytest.param("deployment", "app", "deployments.apps", id="group starts so"),
-        pytest.param("ingress", None, "ingresses.networking.k8s.io", id="ingress"),
-        pytest.param("ingress", "networking", "ingresses.networking.k8s.io", id="group without its domain"),
-        pytest.param("ingress", "networking_k8s_io", None, id="group as spelled in a label"),
-        pytest.param("deployment", "Apps", None, id="the group is not lower-cased"),
-        pytest.param("deployment", "batch", None, id="another group"),
-        pytest.param("hpa", None, None, id="short name"),
-        pytest.param("horizontalpodautoscaler", None, "horizontalpodautoscalers.autoscaling", id="long name"),
-        pytest.param("", None, None, id="empty"),
-        pytest.param("deployments.apps", None, None, id="a group inside the text"),
-    ],
-)
+@pytest.mark.parametrize(("text", "group", "expected"), answers("resources", "lookup"))
 def test_lookup_in_builtin(text: str, group: str | None, expected: str | None) -> None:
     found = BUILTIN.lookup(text, group)
     assert (str(found.group_resource) if found else None) == expected

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.start_ups import StartUps
-
-HOUR = 3600
+from tests.support.answers import answers
 
 
 def test_percentiles_are_measured_times() -> None:
@@ -19,27 +18,7 @@ def test_percentiles_are_measured_times() -> None:
     assert (odd.p50, odd.p95) == (20, 30.5)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "pods", "expected"),
-    [
-        ([40], 50, 40),
-        ([40] * 10, 50, 40),
-        # p50 40 and p95 50: each tenfold of pods adds the difference
-        ([40] * 50 + [50] * 49, 1, 50),
-        ([40] * 50 + [50] * 49, 10, 60),
-        ([40] * 50 + [50] * 49, 1000, 80),
-        # of four pods the slowest is exceeded by one in five
-        ([40, 40, 40, 50], 1, 50 + 10 * math.log(4) / math.log(2.5)),
-        # one in twenty is slower: p95 is 40, but a raise of 20 pods most likely has a slow one
-        ([40] * 19 + [100], 1, 40),
-        ([40] * 19 + [100], 20, 100),
-        # a pod that waited an hour for a node is not helped
-        ([40] * 29 + [HOUR], 30, 40),
-        ([40] * 9 + [HOUR], 1, 600),
-        ([700] * 10, 1, 600),
-        ([10] * 10 + [590] * 10, 20, 600),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "pods", "expected"), answers("start_ups", "the last"))
 def test_the_last_of_several_pods(seconds: Sequence[float], pods: int, expected: float) -> None:
     assert StartUps.of(seconds).until_last(pods, 600) == pytest.approx(expected)
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.timestamps import (
-    NEVER,
     SECOND,
     read_instant,
     read_span,
@@ -14,45 +13,15 @@ from adapter.model.timestamps import (
     write_instant,
     write_span,
 )
+from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(
-    ("text", "nanoseconds"),
-    [
-        ("1970-01-01T00:00:00Z", 0),
-        ("1970-01-01T00:00:00.5Z", SECOND // 2),
-        ("1970-01-01T00:00:00,5Z", SECOND // 2),
-        ("1970-01-01T00:00:00.123456789123Z", 123456789),
-        ("1970-01-01T01:00:00+01:00", 0),
-        ("1969-12-31T23:30:00-00:30", 0),
-        ("1970-01-02T00:00:01Z", 86_401 * SECOND),
-        ("0001-01-01T00:00:00Z", NEVER),
-        ("2000-02-29T00:00:00Z", 951_782_400 * SECOND),
-    ],
-)
+@pytest.mark.parametrize(("text", "nanoseconds"), answers("timestamps", "instants"))
 def test_reads_instants(text: str, nanoseconds: int) -> None:
     assert read_instant(text) == nanoseconds
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "2026-01-01",
-        "2026-01-01 00:00:00Z",
-        "2026-01-01T00:00:00",
-        "2026-01-01t00:00:00z",
-        "2026-13-01T00:00:00Z",
-        "2026-02-30T00:00:00Z",
-        "0000-01-01T00:00:00Z",
-        "2026-01-01T24:00:00Z",
-        "2026-01-01T00:60:00Z",
-        "2026-01-01T00:00:60Z",
-        "2026-01-01T00:00:00+25:00",
-        "2026-01-01T00:00:00.Z",
-        "tomorrow",
-    ],
-)
+@pytest.mark.parametrize("text", answers("timestamps", "refused instants"))
 def test_an_invalid_instant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an RFC 3339 time"):
         read_instant(text)

@@ -6,22 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model import visible
+from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ""),
-        ("büro 日本語 😀 \\", "büro 日本語 😀 \\"),
-        ("\x1b[2J\x07\x7f", r"\u001b[2J\u0007\u007f"),
-        ("\u009b\u0085", r"\u009b\u0085"),
-        ("a\nb\r\tc", r"a\nb\r\tc"),
-        ("\u202eevil\u2066\u200b\ufeff", r"\u202eevil\u2066\u200b\ufeff"),
-        ("\u2028\u2029\u00a0", r"\u2028\u2029\u00a0"),
-        ("\udc80", r"\udc80"),
-        ("\U000e0041", r"\udb40\udc41"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), answers("visible", "printable"))
 def test_printable_text_is_shown(text: str, expected: str) -> None:
     assert visible.escape(text) == expected
 

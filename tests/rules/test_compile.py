@@ -6,6 +6,7 @@ from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
 from adapter.rules.scrape.scraped_query import PodLabels
+from tests.support.answers import answers
 from tests.support.world import compile_rule, compile_text
 
 
@@ -17,65 +18,7 @@ def faults_of(text: str) -> tuple[Ruleset, list[str]]:
     return ruleset, [str(fault) for fault in faults]
 
 
-FAULTS = {
-    "template does not parse": (
-        "{resources: {template: 'kube_<<.Resource'}, metricsQuery: x}",
-        ["resources.template: kube_<<.Resource: expected a label name with <<.Resource>> in it"],
-    ),
-    "template without the resource": (
-        "{resources: {template: 'kube_<<.Group>>'}}",
-        ["resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: it has none"],
-    ),
-    "template renders to nothing": (
-        "{resources: {template: '<<if false>><<.Resource>><<end>>'}}",
-        ["resources.template: "],
-    ),
-    "template that is no regular expression": (
-        "{resources: {template: '(<<.Resource>>'}}",
-        ["resources.template: (<<.Resource>>: expected a label name with <<.Resource>> in it"],
-    ),
-    "unknown resource, near one": (
-        "{resources: {overrides: {p: {resource: deploymnet}}}}",
-        ["resources.overrides.p: deploymnet: expected a resource of the cluster (did you mean deployment?)"],
-    ),
-    "unknown resource, near none": (
-        "{resources: {overrides: {p: {resource: hpa}}}}",
-        ["resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short"],
-    ),
-    "resource of another group": (
-        "{resources: {overrides: {p: {resource: deployment, group: batch}}}}",
-        ["resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean"],
-    ),
-    "query does not parse": (
-        "{metricsQuery: 'sum(<<.Series)'}",
-        ["metricsQuery: sum(<<.Series): expected a Go template with << >>"],
-    ),
-    "query with what is not supported": (
-        "{metricsQuery: '<<slice .Series 1>>'}",
-        ['metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not'],
-    ),
-    "filter and matches": (
-        "{seriesFilters: [{is: '('}], name: {matches: '*'}}",
-        [
-            "seriesFilters[0].is: (: expected a Go regular expression",
-            "name.matches: *: expected a Go regular",
-        ],
-    ),
-    "groups without replacement": (
-        "{name: {matches: '(a)(b)'}}",
-        ["name.as: expected a replacement such as ${1}_${2}, because name.matches has 2 capture groups"],
-    ),
-    "all at once": (
-        (
-            "{resources: {template: 'x', overrides: {a: {resource: apps}}}, metricsQuery: '<<', name: "
-            "{matches: '('}}"
-        ),
-        ["resources.template: x", "resources.overrides.a: apps", "metricsQuery: <<", "name.matches: ("],
-    ),
-}
-
-
-@pytest.mark.parametrize(("rule", "expected"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("rule", "expected"), answers("compile", "faults"))
 @pytest.mark.parametrize("section", ["rules", "externalRules"])
 def test_faults(section: str, rule: str, expected: list[str]) -> None:
     ruleset, faults = faults_of(f"{section}:\n- {{seriesQuery: good, metricsQuery: good}}\n- {rule}\n")
@@ -250,27 +193,7 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
     assert rule.scraped.pod == PodLabels("p", "")
 
 
-@pytest.mark.parametrize(
-    ("section", "rule", "said"),
-    [
-        pytest.param(
-            "rules",
-            SCRAPED.replace("sum(", "stddev("),
-            "5: rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a "
-            "query that scrape can "
-            "evaluate for one pod by itself: stddev is not one of sum, max, min, avg, count",
-            id="query",
-        ),
-        pytest.param(
-            "rules",
-            SCRAPED.replace("template: '<<.Resource>>'", "overrides: {n: {resource: namespace}}"),
-            "3: rules[0].scrape: expected a rule that names pods, by resources.template or "
-            "resources.overrides: no generic resource "
-            "label form specified for this metric",
-            id="no pods",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("section", "rule", "said"), answers("compile", "cannot be scraped"))
 def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:
     ruleset, faults = faults_of(f"{section}:\n- seriesQuery: a{rule}")
 
@@ -307,18 +230,7 @@ _NAMED = (
 )
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "{__name__=~'depth.*'}",
-        "{queue='a'}",
-        "{__name__='a',__name__!='b'}",
-        "{__name__='a b'}",
-        "depth{a='1' or b='2'}",
-        "sum(depth)",
-        "depth{",
-    ],
-)
+@pytest.mark.parametrize("query", answers("compile", "no series"))
 def test_one_that_names_no_series_is_left_out(query: str) -> None:
     ruleset, faults = faults_of(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
 

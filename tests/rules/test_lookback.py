@@ -6,32 +6,10 @@ from adapter.model.metrics import Sample
 from adapter.rules import lookback
 from adapter.rules.matchers import Matcher
 from adapter.rules.template import template
+from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(
-    ("query", "seconds"),
-    [
-        ('sum(rate(x{a="[5m]"}[2m])) by (pod)', 120.0),
-        ("x", 0.0),
-        ("max_over_time(rate(x[1m])[5m:15s])", 360.0),
-        ("max_over_time(rate(x[1m])[5m:1m] offset 10m)", 960.0),
-        ("rate(a[1m]) / rate(b[3m])", 180.0),
-        ("sum(x offset 1m)", 60.0),
-        ("-x", 0.0),
-        ("(x)", 0.0),
-        ("vector(1)", 0.0),
-        ("job:x:rate5m", None),
-        ("rate(job:x:sum[1m])", None),
-        ("max_over_time(job:x:sum[5m:])", None),
-        ("x / job:x:rate5m", None),
-        ("((", None),
-        ('sum({__name__="x"})', 0.0),
-        ('sum({__name__="job:x:rate5m"})', None),
-        ('sum({__name__=~"job:.*"})', None),
-        ('sum({__name__=~"x|y",a="b"})', None),
-        ('sum({a="b"})', None),
-    ],
-)
+@pytest.mark.parametrize(("query", "seconds"), answers("lookback", "lookback"))
 def test_lookback(query: str, seconds: float | None) -> None:
     assert lookback.lookback_of(query) == seconds
 
@@ -39,49 +17,11 @@ def test_lookback(query: str, seconds: float | None) -> None:
 PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
 SELECTOR = 'lag{queue="q1",namespace="web"}'
 
-QUERIES = {
-    "no aggregation: each series has its own": (SELECTOR, f"timestamp({SELECTOR})", None),
-    "functions over one series": (f"abs((rate({SELECTOR}[5m])))", f"timestamp({SELECTOR})", None),
-    "a number beside the series": (f"clamp_max({SELECTOR}, 5)", f"timestamp({SELECTOR})", None),
-    "grouped by": (f"sum by (a, b) ({SELECTOR})", f"min by (a, b) (timestamp({SELECTOR}))", ("a", "b")),
-    "grouped by, behind": (
-        f"sum(rate({SELECTOR}[5m])) by (a)",
-        f"min by (a) (timestamp({SELECTOR}))",
-        ("a",),
-    ),
-    "grouped by, rounded": (
-        f"round(sum({SELECTOR}) by (a), 0.1)",
-        f"min by (a) (timestamp({SELECTOR}))",
-        ("a",),
-    ),
-    "a quantile loses le": (
-        f"histogram_quantile(0.9, sum by (le, a) ({SELECTOR}))",
-        f"min by (a) (timestamp({SELECTOR}))",
-        ("a",),
-    ),
-    "a quantile of raw series": (
-        f"histogram_quantile(0.9, {SELECTOR})",
-        f"min by () (timestamp({SELECTOR}))",
-        (),
-    ),
-    "grouped by nothing": (f"sum({SELECTOR}) by ()", f"min by () (timestamp({SELECTOR}))", ()),
-    "summed up": (f"sum({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
-    "grouped without": (f"sum without (a) ({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
-    "two vectors": (f"{SELECTOR} / other", f"min by () (timestamp({SELECTOR}))", ()),
-    "a scalar": (f"scalar({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
-    "labels made up": (
-        f'label_replace({SELECTOR}, "a", "b", "c", "d")',
-        f"min by () (timestamp({SELECTOR}))",
-        (),
-    ),
-    "no argument": ("time()", f"min by () (timestamp({SELECTOR}))", ()),
-    "what does not parse": ("sum(", f"min by () (timestamp({SELECTOR}))", ()),
-}
 
-
-@pytest.mark.parametrize(("query", "companion", "labels"), QUERIES.values(), ids=QUERIES)
-def test_companion(query: str, companion: str, labels: tuple[str, ...] | None) -> None:
-    assert lookback.age_query(query, "lag", PARTS) == lookback.AgeQuery(companion, labels)
+@pytest.mark.parametrize(("query", "companion", "labels"), answers("lookback", "companions"))
+def test_companion(query: str, companion: str, labels: list[str] | None) -> None:
+    found = lookback.age_query(query, "lag", PARTS)
+    assert (found.promql, found.labels) == (companion, None if labels is None else tuple(labels))
 
 
 def sample(value: float, **labels: str) -> Sample:
@@ -112,39 +52,7 @@ def test_a_time_that_is_no_number_is_too_old() -> None:
     assert companion.fresh([sample(1)], [sample(float("nan"))], 970) == []
 
 
-USAGES = {
-    "cadvisor": (
-        ('sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by '
-        '(<<.GroupBy>>)'),
-        'container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}',
-    ),
-    "matchers elsewhere": (
-        'avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})',
-        'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}',
-    ),
-    "the first that is selected by the object": (
-        ('sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) '
-        'info:{<<.LabelMatchers>>})'),
-        "info:{<<.LabelMatchers>>}",
-    ),
-    "two": (
-        "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-        "a{<<.LabelMatchers>>}",
-    ),
-    "a subquery": ("max_over_time((-m{<<.LabelMatchers>>})[5m:1m])", "m{<<.LabelMatchers>>}"),
-    "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
-    "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),
-    "no selector of ours": ("sum(m) by (<<.GroupBy>>)", None),
-    "the series of a rule": ("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", None),
-    "a number": ("1", None),
-    "a text": ('label_replace(vector(1), "a", "b", "c", "d")', None),
-    "conditions": ("<<if .GroupBy>>m{<<.LabelMatchers>>}<<end>>", None),
-    "another variable": ('m{<<.LabelMatchers>>,a="<<.LabelValuesByName>>"}', None),
-    "no query": ("sum(m{<<.LabelMatchers>>}", None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("query", "selector"), USAGES.values(), ids=USAGES)
+@pytest.mark.parametrize(("query", "selector"), answers("lookback", "usages"))
 def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
     companion = lookback.usage_age(template.parse(query))
     if selector is None:

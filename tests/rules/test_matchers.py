@@ -7,27 +7,10 @@ from adapter.errors import UnsupportedSelectorError
 from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-
-REQUIREMENTS = {
-    "equals": ("k=v", 'k="v"'),
-    "double equals": ("k==v", 'k="v"'),
-    "not equals": ("k!=v", 'k!="v"'),
-    "in one value is a regex match": ("k in (v)", 'k=~"v"'),
-    "in sorts and removes duplicates": ("k in (b,a,a)", 'k=~"a|b"'),
-    "in nothing is the empty value": ("k in ()", 'k=~""'),
-    "notin one value": ("k notin (v)", 'k!~"v"'),
-    "notin several": ("k notin (b,a)", 'k!~"a|b"'),
-    "exists": ("k", 'k!=""'),
-    "does not exist": ("!k", 'k=""'),
-    "sorted by key": ("z=1,a=2,m", 'a="2",m!="",z="1"'),
-    "the same key twice gives two": ("k=a,k!=b", 'k="a",k!="b"'),
-    "a key that is no label name of PromQL is quoted": ("app.io/name=a", '"app.io/name"="a"'),
-    "dots are not escaped": ("v in (1.2)", 'v=~"1.2"'),
-    "nothing": ("", ""),
-}
+from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("selector", "expected"), REQUIREMENTS.values(), ids=REQUIREMENTS)
+@pytest.mark.parametrize(("selector", "expected"), answers("matchers", "requirements"))
 def test_from_selector(selector: str, expected: str) -> None:
     assert matchers.join(matchers.from_selector(parse_selector(selector))) == expected
 

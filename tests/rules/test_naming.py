@@ -11,6 +11,7 @@ from adapter.model.resources import BUILTIN
 from adapter.rules import matchers, naming
 from adapter.rules.naming import MetricNamer, ResourceConverter
 from adapter.rules.template.template import LabelTemplate
+from tests.support.answers import answers
 
 Reported = tuple[str, str, str]
 
@@ -30,45 +31,7 @@ def namer(matches: str = "", expansion: str = "", filters: tuple[tuple[str, bool
     return made
 
 
-NAMES = {
-    "no matches: the whole name": ("", "", "a_total", "a_total"),
-    "no group: the match": ("_total$", "", "a_total", "_total"),
-    "one group": ("^(.*)_total$", "", "a_total", "a"),
-    "text outside the match is dropped": ("b(c)", "<${1}>", "abcd", "<c>"),
-    "leftmost match": ("[0-9]", "", "a1b2", "1"),
-    "braces end a name": ("^(.*)_total$", "${1}_per_second", "a_total", "a_per_second"),
-    "without braces the name goes on": ("^(.*)_total$", "$1_per_second", "a_total", ""),
-    "letters belong to the name": ("^(.*)_total$", "$1x", "a_total", ""),
-    "a hyphen ends a name": ("^(.*)_total$", "$1-x", "a_total", "a-x"),
-    "named group": ("^(?P<base>.*)_total$", "$base", "a_total", "a"),
-    "named group in Go's other form": ("^(?<base>.*)_total$", "${base}s", "a_total", "as"),
-    "a named group counts as group": ("^(?P<base>.*)_total$", "", "a_total", "a"),
-    "group that did not take part": ("^(x)?(.*)$", "${1}${2}", "a", "a"),
-    "unknown group": ("^(.*)$", "${nope}$2", "a", ""),
-    "group 0": ("b+", "$0$0", "abbc", "bbbb"),
-    "two dollars": ("^(.*)$", "$$1", "a", "$1"),
-    "dollar before nothing": ("^(.*)$", "a$", "x", "a$"),
-    "dollar before a sign": ("^(.*)$", "$-$1", "x", "$-x"),
-    "empty braces": ("^(.*)$", "${}$1", "x", "${}x"),
-    "open braces": ("^(.*)$", "${1", "x", "${1"),
-    "braces with a sign in them": ("^(.*)$", "${1-}", "x", "${1-}"),
-    "leading zero is a name": ("^(.*)$", "${01}", "x", ""),
-    "a group called by digits and a leading zero": ("^(?P<01>.*)$", "${01}", "x", "x"),
-    "nine digits are a number": ("^(.*)$", "${999999999}", "x", ""),
-    "ten digits are a name": ("^(.*)$", "${1000000000}", "x", ""),
-    "letters of any script": ("^(.*)$", "$é-$1", "x", "-x"),
-    "digits of any script make a name": ("^(.*)$", "$1٣", "x", ""),
-    "POSIX class": ("^([[:alpha:]]+)", "", "ab1", "ab"),
-    "swapped greediness": ("(?U)^(a+)", "", "aaa", "a"),
-    "quoted text": (r"^\Qa.b\E(.*)", "", "a.bc", "c"),
-    "end of text": (r"a\z", "", "ba", "a"),
-    "colons stay": ("^app:([^:]*):([^:]*)$", "${1}_${2}", "app:orders:backlog", "orders_backlog"),
-    "fixed name": (".*", "always", "x", "always"),
-    "empty name": ("^x(.*)$", "", "x", ""),
-}
-
-
-@pytest.mark.parametrize(("matches", "expansion", "series", "expected"), NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize(("matches", "expansion", "series", "expected"), answers("naming", "names"))
 def test_name(matches: str, expansion: str, series: str, expected: str) -> None:
     assert namer(matches, expansion).expand(series) == expected
 
@@ -220,32 +183,7 @@ def converter(template: str = "", **overrides: str) -> ResourceConverter:
     return ResourceConverter(by_label, label_template, pattern, BUILTIN)
 
 
-LABELS = {
-    "override": ("", "pod_name", "pods"),
-    "no template": ("", "pod", None),
-    "override before template": ("<<.Resource>>_name", "pod_name", "pods"),
-    "template": ("kube_<<.Resource>>", "kube_pod", "pods"),
-    "template, plural": ("kube_<<.Resource>>", "kube_pods", "pods"),
-    "template, capitals": ("kube_<<.Resource>>", "kube_Pod", "pods"),
-    "short names mean nothing": ("<<.Resource>>", "po", None),
-    "anchored at the start": ("kube_<<.Resource>>", "x_kube_pod", None),
-    "anchored at the end": ("<<.Resource>>_name", "pod_name_x", None),
-    "at least one character": ("kube_<<.Resource>>", "kube_", None),
-    "a dot matches anything": ("kube.<<.Resource>>", "kube_pod", "pods"),
-    "group guessed": ("<<.Resource>>", "ingress", "ingresses.networking.k8s.io"),
-    "group as written": ("kube_<<.Group>>_<<.Resource>>", "kube_apps_deployment", "deployments.apps"),
-    "group by its beginning": (
-        "kube_<<.Group>>_<<.Resource>>",
-        "kube_networking_ingress",
-        "ingresses.networking.k8s.io",
-    ),
-    "no group of that spelling": ("kube_<<.Group>>_<<.Resource>>", "kube_networking_k8s_io_ingress", None),
-    "core never matches a group": ("kube_<<.Group>>_<<.Resource>>", "kube__pod", None),
-    "unknown resource": ("<<.Resource>>", "job_name", None),
-}
-
-
-@pytest.mark.parametrize(("template", "label", "expected"), LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize(("template", "label", "expected"), answers("naming", "labels"))
 def test_resource_for(template: str, label: str, expected: str | None) -> None:
     made = converter(template, pod_name="pod")
     for _ in range(2):  # the second time from memory

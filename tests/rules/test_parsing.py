@@ -1,8 +1,6 @@
 """Queries within the limits of the parser's recursion, and what is said of the others."""
 
 import contextlib
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -195,15 +193,3 @@ def test_a_deep_query_of_the_resource_rules_is_a_fault() -> None:
     assert [fault.path for fault in faults] == [
         f"resourceRules.{kind}.containerQuery" for kind in ("cpu", "memory")
     ]
-
-
-def test_check_refuses_a_deep_query_and_does_not_crash(tmp_path: Path) -> None:
-    path = tmp_path / "rules.yaml"
-    path.write_text(rules_of("(" * 100_000 + "x" + ")" * 100_000))
-    ended = subprocess.run(
-        [sys.executable, "-m", "adapter", "check", str(path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
-    assert "rules[0].metricsQuery" in ended.stderr
-    assert "expected a shorter query" in ended.stderr

@@ -75,13 +75,7 @@ def test_a_container_with_one_of_the_two(
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [
-        (math.nan, NAN),
-        (math.inf, INFINITE),
-        (-math.inf, INFINITE),
-        (-1e-9, NEGATIVE),
-        (9.3e15, OVERFLOW),
-    ],
+    [(math.nan, NAN), (math.inf, INFINITE), (-math.inf, INFINITE), (-1e-9, NEGATIVE), (9.3e15, OVERFLOW)],
 )
 def test_an_unusable_value(value: float, reason: Dropped) -> None:
     text = f"container 'b' has an unusable value ({reason})"

@@ -21,7 +21,6 @@ def _rules(*policies: tuple[str, int, int], select: str = "Max", window: float =
 FREE = _rules(("Percent", 10**6, 1))
 THREE_PODS = _rules(("Pods", 3, 60))
 MOST = 2**31 - 1
-SAME = "stabilization does not change %s"
 
 
 def _legacy(
@@ -40,42 +39,6 @@ def _modern(
     past: History | None = None,
 ) -> Normalized:
     return behavior.normalize(wanted, current, limits, up, down, past or History(), NOW)
-
-
-@pytest.mark.parametrize(
-    ("normalized", "words"),
-    [
-        (
-            _legacy(3, 5, past=remembered((4, 9))),
-            ["3 becomes 4 (scale-down stabilization): the highest recommendation in 300 s was 4"],
-        ),
-        (
-            _legacy(3, 5, window=90.5, past=remembered((4, 90.5))),
-            ["3 becomes 4 (scale-down stabilization): the highest recommendation in 90.5 s was 4"],
-        ),
-        (_legacy(9, 1), [SAME % 9, "9 limited to 4 by twice the replicas, at least 4, in one sync"]),
-        (_legacy(9, 5, ReplicaLimits(1, 8)), [SAME % 9, "9 limited to 8 by the maximum"]),
-        (_legacy(0, 5, ReplicaLimits(1, 8)), [SAME % 0, "0 limited to 1 by the minimum"]),
-        (_modern(5, 5), [SAME % 5]),
-        (
-            _modern(9, 5, up=_rules(("Percent", 10**6, 1), window=60), past=remembered((7, 9))),
-            ["9 becomes 7 (scale-up stabilization): the lowest recommendation in 60 s was 7"],
-        ),
-        (
-            _modern(99, 10, up=_rules(("Percent", 20, 60))),
-            [SAME % 99, "99 limited to 12 by Percent 20 per 60 s"],
-        ),
-        (_modern(99, 10, ReplicaLimits(1, 11)), [SAME % 99, "99 limited to 11 by the maximum"]),
-        (_modern(1, 10, down=_rules(("Pods", 3, 15))), [SAME % 1, "1 limited to 7 by Pods 3 per 15 s"]),
-        (_modern(1, 10, ReplicaLimits(2, 11)), [SAME % 1, "1 limited to 2 by the minimum"]),
-        (
-            _modern(99, 10, up=_rules(("Pods", 3, 15), select="Disabled")),
-            [SAME % 99, "99 limited to 10 by a policy that is disabled"],
-        ),
-    ],
-)
-def test_both_algorithms_in_words(normalized: Normalized, words: list[str]) -> None:
-    assert [step.text() for step in normalized.steps] == words
 
 
 LIMITS: dict[str, tuple[int, int, tuple[int, int], Rules, int, str]] = {
@@ -194,18 +157,6 @@ def test_ten_per_cent_or_four_pods_a_minute() -> None:
     story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "policies": [PODS_4, PERCENT_10]}})
 
     assert story.follow(0, 720, 60, 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
-
-
-def test_no_way_down() -> None:
-    story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "selectPolicy": "Disabled"}})
-
-    assert story.follow(0, 1200, 60, 10) == [80] * 21
-
-
-def test_the_default_way_up_doubles_every_fifteen_seconds() -> None:
-    story = Story(1, maxReplicas=100, behavior={})
-
-    assert story.follow(0, 75, 15, 100) == [5, 10, 20, 40, 80, 100]
 
 
 @pytest.mark.parametrize(("facts", "room"), [({}, 4), ({"assumed": True}, 0), ({"inherited": True}, 0)])

@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.trace import Step
+from tests.support.answers import answers
 from tests.support.scaling import pod, pods, reading, situation
 
 UNREADY: dict[str, Any] = {"started": 10.0, "ready": "False", "ready_for": 5.0}
@@ -152,87 +153,21 @@ def test_requests_of_one_container() -> None:
     assert missing == Unavailable("MissingRequest", "container log not found in Pod web-0")
 
 
-def test_steps_tell_the_numbers() -> None:
-    listed = [*pods(2), pod("web-2"), *_unready(3, 1), pod("web-4", deleting=True)]
+@pytest.mark.parametrize(("value", "target", "ratio"), [(500, 500, "1"), (0, 0, "nan")])
+def test_a_missing_pod_may_add_nothing(value: int, target: int, ratio: str) -> None:
+    repair = _step(_load(pods(2), reading(value), target, 4), "repair")
 
-    found = _cpu(listed, reading(1600, 1600, None, 5), 50, 4)
-
-    assert isinstance(found, Proposal)
-    assert [step.text() for step in found.steps] == [
-        "cpu: 2 pods ready, 1 unready, 1 missing (no sample), 1 ignored (terminating or failed)",
-        "average 160 % of requests, target 50 %: ratio 3.2",
-        "1 pod without a sample counted as 0 and 1 pod not ready counted as 0: ratio 1.6 over 4 pods",
-        "4 pods x 1.6 = 6.4, rounded up to 7",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "name", "words"),
-    [
-        (
-            _cpu(pods(4), reading(100, 100, 100), 150, 4),
-            "repair",
-            "1 pod without a sample counted as 150 % of its request: ratio 0.3 over 4 pods",
-        ),
-        (
-            _cpu(pods(4), reading(100, 100, 100), 50, 4),
-            "repair",
-            "1 pod without a sample counted as 100 % of its request: ratio 0.64 over 4 pods",
-        ),
-        (
-            _load(pods(4), reading(100, 100, 100), 500, 4),
-            "repair",
-            "1 pod without a sample counted as the target: ratio 0.4 over 4 pods",
-        ),
-        (
-            _load(pods(2), reading(700), 500, 2),
-            "repair",
-            "1 pod without a sample counted as 0: ratio 0.7 over 2 pods",
-        ),
-        (_load(pods(2), reading(500), 500, 4), "repair", "nothing to add: ratio 1 over 1 pod"),
-        (_load(pods(2), reading(0), 0, 4), "repair", "nothing to add: ratio nan over 1 pod"),
-        (
-            _load([*pods(1), pod("web-1", phase="Pending")], reading(900), 500, 4),
-            "repair",
-            "1 pod not ready counted as 0: ratio 0.9 over 2 pods",
-        ),
-        (
-            _cpu(pods(4), reading(*[500] * 4), 50, 4),
-            "tolerated",
-            "ratio 1 is within 0.9 to 1.1: stays 4",
-        ),
-        (
-            _cpu(pods(4), reading(800, 800), 50, 4),
-            "turned",
-            "the ratio goes from 1.6 to 0.8, which would reverse the direction: stays 4",
-        ),
-        (
-            _cpu(pods(6), reading(*[100] * 5), 50, 2),
-            "crowded",
-            "6 pods would give 3, which would reverse the direction: stays 2",
-        ),
-    ],
-)
-def test_steps_in_words(outcome: Proposal | Unavailable, name: str, words: str) -> None:
-    assert _step(outcome, name).text() == words
+    assert repair.text() == f"nothing to add: ratio {ratio} over 1 pod"
 
 
 def test_sums_averages_and_percentages_wrap_and_truncate() -> None:
     assert UtilizationAverage({"a": 1000, "b": 1000}, 50).measure(
         {"a": INT64_MAX, "b": INT64_MAX}
-    ) == Measurement(
-        0.0,
-        -1,
-        0,
-        True,
-    )
+    ) == Measurement(0.0, -1, 0, True)
     full = UtilizationAverage({"a": INT64_MAX, "b": INT64_MAX}, 50)
     assert full.measure({"a": 3, "b": 4}) == Measurement(-7.0, 3, -350, False)
     assert UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837}) == Measurement(
-        -2_147_483_596.0,
-        21_474_837,
-        -2_147_483_596,
-        True,
+        -2_147_483_596.0, 21_474_837, -2_147_483_596, True
     )
     whole = UtilizationAverage({"a": 3, "b": 3}, 60)
     assert whole.measure({"a": 2, "b": 1, "c": 99}) == Measurement(50 / 60, 1, 50, False)
@@ -288,19 +223,7 @@ def test_values(value: int, target: int, spec: int, listed: list[Any], replicas:
         )
 
 
-@pytest.mark.parametrize(
-    ("values", "total"),
-    [
-        ([1, 2, 3], 6),
-        ([INT64_MAX, 1], INT64_MAX),
-        ([INT64_MAX, 0], INT64_MAX),
-        ([INT64_MAX - 1, 1], INT64_MAX),
-        ([INT64_MAX, 1, -5], INT64_MAX),
-        ([INT64_MAX, -5], INT64_MAX - 5),
-        ([INT64_MIN, -1], INT64_MAX),
-        ([-5, 3], -2),
-    ],
-)
+@pytest.mark.parametrize(("values", "total"), answers("calculator", "sums"))
 def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
     found = calculator.ratio_replicas(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
 
@@ -308,25 +231,9 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
     assert found.value == total
 
 
-LAGGING: dict[str, tuple[int | None, int, int, int, str]] = {
-    "an unknown count": (None, 60_000, 8, 16, "8 pods x 2 = 16"),
-    "a raise counts with those of then": (5, 60_000, 8, 10, "5 pods x 2 = 10"),
-    "and never shrinks": (
-        2,
-        60_000,
-        8,
-        8,
-        "2 pods would give 4, which would reverse the direction: stays 8",
-    ),
-    "it may come to what there is": (4, 60_000, 8, 8, "4 pods x 2 = 8"),
-    "more were ready then": (9, 60_000, 8, 16, "8 pods x 2 = 16"),
-    "as many were": (8, 60_000, 8, 16, "8 pods x 2 = 16"),
-    "a shrink counts with those of now": (2, 15_000, 8, 4, "8 pods x 0.5 = 4"),
-    "from zero": (0, 60_000, 0, 2, "1 pod x 2 = 2"),
-}
-
-
-@pytest.mark.parametrize(("ready_then", "value", "spec", "replicas", "words"), LAGGING.values(), ids=LAGGING)
+@pytest.mark.parametrize(
+    ("ready_then", "value", "spec", "replicas", "words"), answers("calculator", "lagging")
+)
 def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replicas: int, words: str) -> None:
     known = ready_then is not None and ready_then < 8 and value > 30_000 and spec
     text = f"the value is from when {ready_then} pods were ready: counted with these, not with 8"
@@ -439,19 +346,7 @@ def test_nothing_is_scaled_down_because_a_pod_was_left_out(
     assert cut.replicas >= min(whole.replicas, replicas)
 
 
-@pytest.mark.parametrize(
-    ("values", "target", "replicas", "average"),
-    [
-        ([-1], 10_000, INT32_MAX, INT64_MAX),
-        pytest.param([2**40], 1, INT32_MAX, 366_503_875_926, id="cut"),
-        pytest.param([0], 0, INT32_MIN, 0, id="but nothing of nothing"),
-        pytest.param([INT64_MAX, 1], 10**15, 9224, INT64_MAX, id="an overflow is the highest number"),
-        pytest.param([INT64_MAX - 500], 10**15, 9224, INT64_MAX, id="what is 2^63 in doubles too"),
-        pytest.param([INT64_MAX - 513], 10**15, 9224, (2**63 - 1024) // 3, id="not what is less"),
-        pytest.param([2**62], 10**15, 4612, 2**62 // 3, id="less is divided"),
-        pytest.param([0, 0], 10, 0, 0, id="0 is not below zero"),
-    ],
-)
+@pytest.mark.parametrize(("values", "target", "replicas", "average"), answers("calculator", "averages"))
 def test_external_averages_at_the_edge(values: list[int], target: int, replicas: int, average: int) -> None:
     found = calculator.per_pod_replicas(ExternalReading(values), target, "queue", situation(3))
 
@@ -474,28 +369,6 @@ def test_memory_is_said_in_bytes() -> None:
 
     assert _step(memory, "average").facts["bytes"] is True
     assert [_step(other, "average").facts["bytes"] for other in others] == [False, False]
-
-
-def test_values_in_words() -> None:
-    adopted = calculator.per_pod_replicas(ObjectReading(33_000), 10_000, "hits", situation(9, exist=3))
-    shared = calculator.per_pod_replicas(ExternalReading([5_001]), 10_000, "queue", situation(9, exist=1))
-    total = calculator.ratio_replicas(ExternalReading([90_500]), 30_000, "queue", situation(3, pods(5)))
-
-    assert isinstance(adopted, Proposal)
-    assert isinstance(shared, Proposal)
-    assert isinstance(total, Proposal)
-    assert [step.text() for step in adopted.steps] == [
-        "hits: 33, target 10 for each of 3 replicas: ratio 1.1",
-        "ratio 1.1 is within 0.9 to 1.1: uses status.replicas, 3",
-    ]
-    assert [step.text() for step in shared.steps] == [
-        "queue: 5.001, target 10 for each of 1 replica: ratio 0.5001",
-        "5.001 / 10 = 0.5001, rounded up to 1",
-    ]
-    assert [step.text() for step in total.steps] == [
-        "queue: 90.5, target 30: ratio 3.0167",
-        "5 pods x 3.0167 = 15.0833, rounded up to 16",
-    ]
 
 
 _NUMBERS = st.integers(-5000, 5000) | st.sampled_from([INT64_MAX, INT64_MIN, 2**62, 0])

@@ -5,6 +5,7 @@ import pytest
 from adapter.autoscaler.decide import conflicts as writing
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, OwnWrite
 from adapter.model.timestamps import SECOND
+from tests.support.answers import answers
 
 MINUTE = 60 * SECOND
 
@@ -49,17 +50,7 @@ def test_what_a_look_shows(
     assert (after.known, after.ours, shown) == (replicas, ours, change)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "then", "reverses"),
-    [
-        pytest.param(4, 8, 4, True, id="a raise taken back"),
-        pytest.param(4, 8, 6, True, id="in part"),
-        pytest.param(4, 8, 2, True, id="and more"),
-        pytest.param(4, 8, 10, False, id="a further raise"),
-        pytest.param(8, 4, 8, False, id="a raise after our shrink is no conflict"),
-        pytest.param(8, 4, 2, False, id="a further shrink"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "then", "reverses"), answers("conflicts", "reversals"))
 def test_reversals(before: int, after: int, then: int, *, reverses: bool) -> None:
     state = writing.commit(ConflictState(known=before), before, after)
 

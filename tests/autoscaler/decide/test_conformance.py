@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fastpath_tools import evaluate, evaluate_document
+from tests.support.answers import answers
 
 _FOLDER = Path(__file__).parents[2] / "data" / "hpa-evaluate"
 _ANY_POD = re.compile(r"(missing (?:pod-level )?request for \S+|container \S+ not found) in .*")
@@ -55,5 +56,18 @@ def test_decides_as_kubernetes(case: dict[str, Any]) -> None:
     assert all(step["text"] for step in shown["trace"])
 
 
+_NAMED = {case.id: case.values[0] for case in _cases()}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [(row.id, *row.values) for row in answers("trace", "of recorded cases")]
+)
+def test_says_what_it_does(name: str, words: list[str]) -> None:
+    """Among these cases each sentence of a trace is at least once."""
+    read = evaluate_document.read_json(json.dumps(_NAMED[name]["case"]).encode())
+
+    assert [step.text() for step in evaluate.evaluate(read).trace] == words
+
+
 def test_has_all_cases() -> None:
-    assert len(_cases()) == 700
+    assert len(_NAMED) == 700

@@ -46,10 +46,7 @@ def test_the_cut_that_asks_for_more_counts(each: int, lagging: int, first: int, 
 def test_it_says_which_pods_are_left_out() -> None:
     texts = [step.text() for step in proposed(read(20, 10), 20, 20).steps]
 
-    assert texts[:2] == [
-        "pods metric load: 19 pods ready",
-        "1 pod left out: not of one cut with the others",
-    ]
+    assert texts[:2] == ["pods metric load: 19 pods ready", "1 pod left out: not of one cut with the others"]
 
 
 @pytest.mark.parametrize("first", [{LAGGING: 1}, {"gone": 1}], ids=["first", "other"])

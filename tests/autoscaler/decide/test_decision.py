@@ -9,27 +9,18 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import decision as decisions
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.decision import Decision, Event, decide, read_selector, without_scale
-from adapter.autoscaler.decide.history import (
-    History,
-    ScaleEvent,
-)
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    Observation,
-    Reading,
-    Settings,
-    Unavailable,
-)
+from adapter.autoscaler.decide.history import History, ScaleEvent
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import undecided
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
+from tests.support.answers import answers
 from tests.support.scaling import (
     NOW,
     Story,
     autoscaler,
     conditions_of,
-    cpu_metric,
     external_metric,
     pods,
     pods_metric,
@@ -74,51 +65,11 @@ def _active(decision: Decision) -> Condition:
 # --- branches ----------------------------------------------------------------------------------------------
 
 
-def test_a_raise() -> None:
-    decision = _decide(autoscaler(QUEUE), _seen(4, 7))
-
-    assert (decision.replicas, decision.rescale, decision.error) == (7, True, "")
-    assert decision.reason == "external metric queue(nil) above target"
-    assert decision.events == (
-        Event("Normal", "SuccessfulRescale", "New size: 7; reason: external metric queue(nil) above target"),
-    )
-    assert conditions_of(decision) == {
-        "AbleToScale": ("True", "SucceededRescale"),
-        "ScalingActive": ("True", "ValidMetricFound"),
-        "ScalingLimited": ("False", "DesiredWithinRange"),
-    }
-    status = decision.status
-    assert (status.current_replicas, status.desired_replicas, status.last_scale_time) == (4, 7, NOW)
-    assert status.current_metrics is not None
-    assert [metric.type for metric in status.current_metrics] == ["External"]
-    assert _entries(decision) == {(4, 0), (7, 0)}
-
-
 # --- the selector ------------------------------------------------------------------------------------------
 
 
-AMBIGUOUS = "pods by selector app=web are controlled by multiple HPAs: [default/web default/other]"
-UNPARSED = (
-    "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: "
-    "found 'b', expected: in, notin, =, ==, !=, gt, lt"
-)
-MISSING = "the HPA target's scale is missing a selector"
-SELECTORS: dict[str, tuple[str, list[str], str, str, str, str]] = {
-    "none": ("", [], "SelectorRequired", "InvalidSelector", "selector is required", MISSING),
-    "not one": ("a b", [], "InvalidSelector", "InvalidSelector", UNPARSED, UNPARSED),
-    "of two": (
-        "app=web",
-        ["default/web", "default/other"],
-        "AmbiguousSelector",
-        "AmbiguousSelector",
-        AMBIGUOUS,
-        AMBIGUOUS,
-    ),
-}
-
-
 @pytest.mark.parametrize(
-    ("selector", "selected_by", "event", "reason", "error", "message"), SELECTORS.values(), ids=SELECTORS
+    ("selector", "selected_by", "event", "reason", "error", "message"), answers("decision", "selectors")
 )
 def test_a_selector_that_cannot_be_used(
     selector: str, selected_by: list[str], event: str, reason: str, error: str, message: str
@@ -168,15 +119,7 @@ def test_selectors_as_decisions_read_them() -> None:
     assert str(read_selector("a in (,,)")) == "a in ()"  # 1.36 reads what the adapter's own API refuses
 
 
-@pytest.mark.parametrize(
-    ("selector", "words"),
-    [
-        (f"app={'b' * 64}", "must be no more than 63 bytes"),
-        (f"{'a' * 64}=b", "name part must be no more than 63 bytes"),
-        ("a/b/c", "a valid label key must consist of alphanumeric characters"),
-    ],
-    ids=["long value", "long key", "two slashes"],
-)
+@pytest.mark.parametrize(("selector", "words"), answers("decision", "refused selectors"))
 def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> None:
     decision = _decide(autoscaler(QUEUE), _seen(4, 7, selector=selector))
 
@@ -366,27 +309,6 @@ def _words(decision: Decision) -> list[str]:
     return [step.text() for step in decision.trace]
 
 
-def test_a_raise_in_words() -> None:
-    rules = {"scaleUp": {"policies": [{"type": "Percent", "value": 20, "periodSeconds": 60}]}}
-
-    decision = _decide(
-        autoscaler([cpu_metric(60)], minReplicas=2, maxReplicas=20, behavior=rules),
-        _seen(10, reading(*[750] * 10)),
-        remembered((10, 1000)),
-    )
-
-    assert _words(decision) == [
-        "Deployment/default/web: spec.replicas 10, status.replicas 10, allowed 2 to 20",
-        "cpu resource utilization (percentage of request): 10 pods ready",
-        "average 75 % of requests, target 60 %: ratio 1.25",
-        "10 pods x 1.25 = 12.5, rounded up to 13",
-        "highest proposal: 13, from cpu resource utilization (percentage of request)",
-        "stabilization does not change 13",
-        "13 limited to 12 by Percent 20 per 60 s",
-        "from 10 to 12: cpu resource utilization (percentage of request) above target",
-    ]
-
-
 LONG_AGO = remembered((0, 1000))
 
 
@@ -423,53 +345,6 @@ def test_a_decision_without_a_count_is_not_one_to_zero() -> None:
         assert undecided(made.trace) == why
     made = _several(4, 5)
     assert (made.desired, undecided(made.trace)) == (5, "")
-
-
-def test_other_paths_in_words() -> None:
-    assert _words(_several(4, None, 3))[-4:] == [
-        "external metric m1: 3, target 1 for each of 4 replicas: ratio 0.75",
-        "3 / 1 = 3",
-        "1 of 2 metrics have no value and the others propose 3, fewer than 4: no scale-down",
-        "stays 4",
-    ]
-    assert _words(_several(4, None))[1:3] == [
-        "external metric m0: no value: unable to get external metric default/m0/nil: nothing",
-        "no metric has a value",
-    ]
-    assert _words(_several(4, None, 5))[-3] == (
-        "highest proposal: 5, from external metric m1 (1 of 2 metrics have no value)"
-    )
-    assert _words(_decide(autoscaler(QUEUE), _seen(4, 4, selector=""), LONG_AGO)) == [
-        "Deployment/default/web: spec.replicas 4, status.replicas 4, allowed 1 to 1000",
-        "the pods cannot be found: selector is required",
-        "stays 4",
-    ]
-    assert _words(_decide(autoscaler(QUEUE, maxReplicas=3), _seen(4, 4), LONG_AGO))[1:] == [
-        "4 is above 3, the maximum: metrics are not evaluated",
-        "from 4 to 3: Current number of replicas above Spec.MaxReplicas",
-    ]
-    assert _words(_decide(autoscaler(QUEUE, minReplicas=2), _seen(1, 4), LONG_AGO))[:2] == [
-        "Deployment/default/web: spec.replicas 1, status.replicas 1, allowed 2 to 1000",
-        "1 is below 2, the minimum: metrics are not evaluated",
-    ]
-    assert (
-        _words(_decide(autoscaler(QUEUE), _seen(0), LONG_AGO))[1]
-        == "the target is scaled to zero: scaling is disabled"
-    )
-    assert _words(_decide(autoscaler(QUEUE, GATE), _seen(0), LONG_AGO))[1] == (
-        "the target is scaled to zero, and not by this autoscaler: scaling is disabled"
-    )
-    percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
-    raised = _decide(
-        autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}),
-        _seen(0, 1, status=_status("True")),
-    )
-    assert _words(raised)[-2] == "scaling from zero: raised to the minimum of 2"
-    assert _words(_decide(autoscaler(QUEUE), _seen(4, 2)))[1] == (
-        "no earlier recommendation: 4 is recorded as the first"
-    )
-    past = _decide(autoscaler(QUEUE), _seen(4, 4), remembered((6, 10)))
-    assert _words(past)[-1] == "from 4 to 6"
 
 
 # --- properties --------------------------------------------------------------------------------------------

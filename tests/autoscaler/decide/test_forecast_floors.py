@@ -240,14 +240,7 @@ def test_what_is_published_of_a_forecast_ends_after_ten_minutes() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "until"),
-    [
-        (12, 0, 600),
-        (12, 300, 600),
-        (12, 301, 301 + 600),
-        (12, -1, -1 + 600),
-        (11, 0, 600),
-        (11, 7, 7 + 600),
-    ],
+    [(12, 0, 600), (12, 300, 600), (12, 301, 301 + 600), (12, -1, -1 + 600), (11, 0, 600), (11, 7, 7 + 600)],
     ids=["same", "half is left", "less than half", "clock set back", "another number", "another, later"],
 )
 def test_the_floor_of_a_forecast_is_renewed_when_half_is_left(before: int, after: int, until: int) -> None:

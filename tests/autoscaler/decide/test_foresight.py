@@ -24,7 +24,7 @@ from tests.support import thorough
 from tests.support.controller import QUEUE, fpa, wanted
 from tests.support.scaling import NOW, pods
 
-LONGEST = 900
+LONGEST = 200
 """For how many seconds a sync is made in each: all windows and periods here end sooner."""
 
 

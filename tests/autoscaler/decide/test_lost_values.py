@@ -119,11 +119,7 @@ OVERDUE: _Steps = [(at, PodsReading(LEFT, overdue="partial"), 10) for at in rang
 AFTER_OUTAGE: _Steps = [(2 * LATE, LEFT, 10), (3 * LATE - 1, LEFT, 10), (3 * LATE, LEFT, 8)]
 STORIES: dict[str, _Steps] = {
     "the pods that are left may scale up": [(1, dict.fromkeys(LEFT, 30_000), 15)],
-    "Kubernetes' formula holds after the bound": [
-        (1, LEFT, 10),
-        (LATE + 0.9, LEFT, 10),
-        (LATE + 1, LEFT, 8),
-    ],
+    "Kubernetes' formula holds after the bound": [(1, LEFT, 10), (LATE + 0.9, LEFT, 10), (LATE + 1, LEFT, 8)],
     "a raise after the block is not delayed": [(1, LEFT, 10), (2, dict.fromkeys(HALF, 20_000), 20)],
     "the values come back": [(1, LEFT, 10), (2, dict.fromkeys(HALF, IDLE), 5)],
     "each loss has the whole bound": [
@@ -373,9 +369,7 @@ def test_lost_values_never_lower_a_decision(values: list[int], data: st.DataObje
         max_size=20,
     )
 )
-def test_a_pod_that_had_a_value_blocks_for_the_bound(
-    syncs: list[tuple[float, dict[str, int]]],
-) -> None:
+def test_a_pod_that_had_a_value_blocks_for_the_bound(syncs: list[tuple[float, dict[str, int]]]) -> None:
     """What blocks is worked out here from the times of the values alone."""
     story, at = Story(), 0.0
     story.sync(0, HALF)

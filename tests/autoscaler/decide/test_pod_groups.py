@@ -2,13 +2,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from adapter.autoscaler.decide.observation import (
-    PodsReading,
-    Settings,
-    Unavailable,
-    group_pods,
-    read_request,
-)
+from adapter.autoscaler.decide.observation import PodsReading, Settings, Unavailable, group_pods, read_request
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import Quantity, read
 from tests.support.scaling import NOW, pod

@@ -79,11 +79,7 @@ def test_a_floor_is_reached_in_one_write_and_named() -> None:
     assert (made.replicas, made.rescale) == (20, True)
     assert made.reason == "Current number of replicas below Spec.MinReplicas"
     assert made.trace[0].text() == "schedules allow 20 to 40: shop/office business"
-    assert condition(made) == (
-        "True",
-        "WindowActive",
-        "minReplicas 20, maxReplicas 40: shop/office business",
-    )
+    assert condition(made) == ("True", "WindowActive", "minReplicas 20, maxReplicas 40: shop/office business")
     assert made.status_changed
 
 

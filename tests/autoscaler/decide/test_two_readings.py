@@ -151,10 +151,7 @@ OVERDUE = st.sampled_from(["", "late"])
 
 @given(USAGES, USAGES, OVERDUE, OVERDUE)
 def test_never_fewer_replicas_than_without_the_faster_reading(
-    slow: int,
-    faster: int,
-    slow_overdue: str,
-    faster_overdue: str,
+    slow: int, faster: int, slow_overdue: str, faster_overdue: str
 ) -> None:
     usual, later = of(slow, slow_overdue), of(faster, faster_overdue)
     alone, both = propose(usual, None), propose(usual, later)

@@ -16,6 +16,7 @@ from adapter.autoscaler.usage.calibration import (
     CalibrationVerdict,
     Comparison,
 )
+from tests.support.answers import answers
 
 COUNTER = "resourceRules.cpu.scrape"
 
@@ -49,15 +50,7 @@ def test_before_three_comparisons_nothing_is_known() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("ratio", "why"),
-    [
-        (2.0, "1 of 2 processes is not in x: the container uses 2 times as much"),
-        (3.05, "2 of 3 processes are not in x: the container uses 3.05 times as much"),
-        (1.4, "a part of the usage is not in x: the container uses 1.4 times as much"),
-        (0.5, "x shows 2 times the container's usage"),
-    ],
-)
+@pytest.mark.parametrize(("ratio", "why"), answers("calibration", "another thing"))
 def test_a_counter_of_another_thing_does_not_count(ratio: float, why: str) -> None:
     verdict = calibration.judge(compared(*[ratio] * 5), "x")
 
@@ -78,9 +71,7 @@ def test_a_counter_that_jumps_between_processes_has_no_odd_numbers() -> None:
     verdict = calibration.judge(Calibration((0.0019, 0.13, 0.02, 0.1)), "x")
 
     assert verdict == CalibrationVerdict(
-        None,
-        "Unsteady",
-        "x does not follow the container's usage: each scrape may reach another process",
+        None, "Unsteady", "x does not follow the container's usage: each scrape may reach another process"
     )
 
 

@@ -89,6 +89,9 @@ class Servers:
             self.reading = self.here.read(self.source)
         return self.reading
 
+    def add_sidecars(self) -> None:
+        self.here.pods = [pod(name, containers=(Container("app"), Container("side"))) for name in "abc"]
+
     def condition(self) -> tuple[bool, str] | None:
         """Return whether the pods' own usage counts, and the reason; None without a condition."""
         condition = self.source.condition
@@ -314,9 +317,7 @@ async def test_other_containers_count_with_their_last_usage(*, sidecar: bool) ->
 
 async def test_a_pod_whose_containers_usage_is_not_known_counts_as_one_not_compared() -> None:
     async with servers(more=", container: app") as all_of_them:
-        all_of_them.here.pods = [
-            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
-        ]
+        all_of_them.add_sidecars()
         all_of_them.side = 0.05
         all_of_them.unmeasured = {"a"}
         await all_of_them.run(180)
@@ -350,9 +351,7 @@ async def test_a_pod_without_any_usage_counts_as_missing_and_is_forgotten_when_i
 
 async def test_a_metric_of_the_container_that_is_scraped_leaves_the_others_out() -> None:
     async with servers(CONTAINER, more=", container: app") as all_of_them:
-        all_of_them.here.pods = [
-            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
-        ]
+        all_of_them.add_sidecars()
         all_of_them.side = 0.05
         await all_of_them.run(180)
         reading = await all_of_them.step()
@@ -362,9 +361,7 @@ async def test_a_metric_of_the_container_that_is_scraped_leaves_the_others_out()
 
 async def test_a_metric_of_a_container_needs_to_know_whose_the_port_is() -> None:
     async with servers(CONTAINER) as all_of_them:
-        all_of_them.here.pods = [
-            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
-        ]
+        all_of_them.add_sidecars()
         await all_of_them.run(5)
 
     assert all_of_them.condition() == (False, "OtherContainer")
@@ -373,9 +370,7 @@ async def test_a_metric_of_a_container_needs_to_know_whose_the_port_is() -> None
 
 async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
     async with servers(CONTAINER, more=", container: side") as all_of_them:
-        all_of_them.here.pods = [
-            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
-        ]
+        all_of_them.add_sidecars()
         all_of_them.side = 0.2
         await all_of_them.run(180)
         reading = await all_of_them.step()

@@ -19,12 +19,7 @@ def test_a_job_is_the_same_after_its_way() -> None:
     query = HistoryQuery("queue", 'sum(queue{namespace="shop"})')
     windows = (
         {"name": "day", "from": "08:00", "to": "18:00", "minReplicas": 5},
-        {
-            "name": "night",
-            "cron": "0 22 * * *",
-            "for": "8h",
-            "maxReplicas": 9,
-        },
+        {"name": "night", "cron": "0 22 * * *", "for": "8h", "maxReplicas": 9},
     )
     planned = schedule(*windows)
     made = ForecastJob(

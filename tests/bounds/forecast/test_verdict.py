@@ -18,6 +18,7 @@ from adapter.bounds.forecast.verdict import (
     Verdict,
 )
 from adapter.model.autoscaling.forecast import ForecastSettings
+from tests.support.answers import answers
 
 SETTINGS = ForecastSettings()
 WITHOUT = CandidateFigures(NONE, ReplayFigures(1000.0, 10_000.0), ReplayFigures(400.0, 4_000.0))
@@ -79,28 +80,7 @@ def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused
     assert (made.acting is None) == bool(refused)
 
 
-@pytest.mark.parametrize(
-    ("left", "recent", "refused"),
-    [
-        (1000.0, 400.0, ""),
-        (
-            998.0,
-            400.0,
-            (
-                "it leaves 50 % of the shortage, and target 9 leaves 100 % with the same pods: "
-                "at most 50 % of that are accepted"
-            ),
-        ),
-        (
-            1000.0,
-            300.0,
-            (
-                "it leaves 50 % of the shortage in the last 3 days, and target 9 leaves 75 % with the "
-                "same pods: at most 50 % of that are accepted"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("left", "recent", "refused"), answers("verdict", "beaten"))
 def test_a_candidate_has_to_beat_what_the_same_pods_buy_without_it(
     left: float, recent: float, refused: str
 ) -> None:

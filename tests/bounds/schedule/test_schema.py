@@ -12,14 +12,9 @@ from adapter.bounds.schedule import documents
 from adapter.errors import InputError
 from fastpath_tools import yaml_documents
 from scripts.generate import crd_schedules
-from tests.bounds.schedule.test_documents import (
-    CRON,
-    DAILY,
-    REFUSED_SPECS,
-    REFUSED_WINDOWS,
-    SINGLE,
-)
+from tests.bounds.schedule.test_documents import CRON, DAILY, SINGLE
 from tests.support import structural
+from tests.support.answers import answers
 from tests.support.schedules import EXAMPLE, document, excepting
 
 JSON = dict[str, Any]
@@ -118,13 +113,13 @@ _ONLY_PROGRAM = ("unknown field", "Europe/Bonn", "America")
 """Faults that no schema finds. An API server prunes unknown fields, and `kubectl` refuses them before."""
 
 
-@pytest.mark.parametrize(("window", "fault"), REFUSED_WINDOWS)
+@pytest.mark.parametrize(("window", "fault"), answers("schedule_documents", "refused windows"))
 def test_windows_that_both_refuse(window: JSON, fault: str) -> None:
     refused = _refused_by_schema(document(window))
     assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)
 
 
-@pytest.mark.parametrize(("spec", "fault"), REFUSED_SPECS)
+@pytest.mark.parametrize(("spec", "fault"), answers("schedule_documents", "refused specs"))
 def test_specs_that_both_refuse(spec: JSON, fault: str) -> None:
     refused = _refused_by_schema(document(DAILY, **spec))
     assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)

@@ -85,10 +85,7 @@ def test_each_schedule_has_its_own_lead() -> None:
         assert counts(simulated(FAST, FLAT, *listed).changes)[0] == (BEGIN - 40, 10, 20)
     given = schedule(hour(minReplicas=20)), schedule(hour(minReplicas=15), ready="ByStart")
     for listed in (given, given[::-1]):
-        assert counts(simulated(FAST, FLAT, *listed).changes)[:2] == [
-            (BEGIN - 40, 10, 15),
-            (BEGIN, 15, 20),
-        ]
+        assert counts(simulated(FAST, FLAT, *listed).changes)[:2] == [(BEGIN - 40, 10, 15), (BEGIN, 15, 20)]
 
 
 def test_the_end_waits_for_the_stabilization_window_of_the_autoscaler() -> None:

@@ -20,6 +20,7 @@ from adapter.model.autoscaling.boost import (
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
 from adapter.model.timestamps import SECOND, Span
+from tests.support.answers import answers
 
 CPU = {
     "type": "Resource",
@@ -109,29 +110,10 @@ def test_right_however_written(document: dict[str, Any]) -> None:
     assert model.check_handshake("web", hpa(document, CPU).spec).holds
 
 
-IN_WEB = {"key": "autoscaler", "operator": "In", "values": ["web"]}
 TWO = {"type": "AverageValue", "averageValue": "2"}
 
 
-@pytest.mark.parametrize(
-    ("document", "fault"),
-    [
-        (external(None), "selector"),
-        (external({"matchLabels": {"autoscaler": "x"}}), "selector"),
-        (external({"matchExpressions": [IN_WEB]}), "selector"),
-        (external({"matchLabels": {"autoscaler": "web", "shard": "1"}}), "selector"),
-        (external(target={"type": "Value", "value": "1"}), "target"),
-        (external(target=TWO), "target"),
-        (external(target={"type": "Value", "averageValue": "1"}), "target"),
-        (external(target={"type": "AverageValue"}), "target"),
-        (itself(ITSELF | {"name": ""}), "describedObject"),
-        (itself({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "describedObject"),
-        (itself(selector={"matchLabels": {"a": "b"}}), "takes no selector"),
-        (itself(target={"type": "Value", "value": "1"}), "target"),
-        ({"type": "Pods", "pods": external(None)["external"]}, "External or Object"),
-        (external() | {"type": "Pods"}, "External or Object"),
-    ],
-)
+@pytest.mark.parametrize(("document", "fault"), answers("boost", "wrong handshakes"))
 def test_a_handshake_that_is_wrong_does_not_count(document: dict[str, Any], fault: str) -> None:
     found = model.check_handshake("web", hpa(CPU, document).spec)
 
@@ -218,17 +200,7 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
     assert len(faults) == sum(refused[name] for name in annotations)
 
 
-@pytest.mark.parametrize(
-    ("owners", "labels", "owner"),
-    [
-        ([], None, ""),
-        ([("keda.sh/v1alpha1", "ScaledObject", "web")], None, "the ScaledObject web"),
-        ([("autoscaling.kapacity.io/v1", "Profile", "web")], None, "the Profile web"),
-        ([("example.com/v1", "ClusterAutoscaler", "web")], None, "the ClusterAutoscaler web"),
-        ([("shop.io/v1", "Shop", "web")], {"app": "web"}, ""),
-        ([("shop.io/v1", "Shop", "web")], {"scaledobject.keda.sh/name": "web"}, "the ScaledObject web"),
-    ],
-)
+@pytest.mark.parametrize(("owners", "labels", "owner"), answers("boost", "owners"))
 def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
     assert model.find_owner(owners, labels) == owner
 

@@ -6,6 +6,7 @@ import pytest
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
 from adapter.model.quantity import Quantity
+from tests.support.answers import answers
 
 
 class _Inner(Struct, frozen=True):
@@ -19,18 +20,7 @@ class _Outer(Struct, frozen=True):
     usage: dict[str, Quantity] | None = None
 
 
-@pytest.mark.parametrize(
-    ("tree", "fault"),
-    [
-        ([], "f: the document: []: expected an object, got a list"),
-        ({"inner": {}}, "f: inner.size: absent: it is required"),
-        ({"inner": {"size": "x"}}, 'f: inner.size: "x": expected an integer, got text'),
-        ({"inner": {"size": 1, "names": ["a", 2]}}, "f: inner.names[1]: 2: expected text, got an integer"),
-        ({"labels": {"a": "b", "c.d": None}}, 'f: labels["c.d"]: null: expected text, got null'),
-        ({"usage": {"cpu": "1", "x": "1.2.3"}}, 'f: usage["x"]: "1.2.3": quantities must match'),
-        ({"inner": 3}, "f: inner: 3: expected an object or null, got an integer"),
-    ],
-)
+@pytest.mark.parametrize(("tree", "fault"), answers("documents", "faults"))
 def test_messages_have_path_value_and_what_was_expected(tree: Any, fault: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(tree, _Outer, dec_hook=decode_scalar)

@@ -31,6 +31,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.timestamps import SECOND, FineInstant, Instant
 from tests.support import scaling
+from tests.support.answers import answers
 
 
 def _document(kind: str = "FastPathAutoscaler", **spec: Any) -> dict[str, Any]:
@@ -139,61 +140,13 @@ def test_a_status_as_it_is_written() -> None:
     }
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"syncPeriod": "50ms"}, 'spec.syncPeriod: Invalid value: "50ms": must be from 100ms to 1m0s'),
-    ({"syncPeriod": "2m"}, 'spec.syncPeriod: Invalid value: "2m0s": must be from 100ms to 1m0s'),
-    ({"mode": "auto"}, 'spec.mode: Unsupported value: "auto": supported values: "Advise", "Auto", "Paused"'),
-    (
-        {"fallback": {}},
-        'spec.fallback.type: Unsupported value: "": supported values: "Floor", "Hold", "LastGood"',
-    ),
-    ({"fallback": {"type": "Floor"}}, "spec.fallback.replicas: Required value: is needed for type Floor"),
-    (
-        {"fallback": {"type": "Floor", "replicas": 0}},
-        "spec.fallback.replicas: Invalid value: 0: must be greater than 0",
-    ),
-    (
-        {"fallback": {"type": "Floor", "replicas": 6}},
-        "spec.fallback.replicas: Invalid value: 6: must be less than or equal to `maxReplicas`",
-    ),
-    (
-        {"fallback": {"type": "Hold", "replicas": 1}},
-        "spec.fallback.replicas: Forbidden: belongs to type Floor alone",
-    ),
-    (
-        {"fallback": {"type": "LastGood"}},
-        "spec.fallback.lastGoodFor: Required value: is needed for type LastGood",
-    ),
-    (
-        {"fallback": {"type": "LastGood", "lastGoodFor": "25h"}},
-        'spec.fallback.lastGoodFor: Invalid value: "25h0m0s": must be from 1s to 24h0m0s',
-    ),
-    (
-        {"fallback": {"type": "Hold", "after": "0s"}},
-        'spec.fallback.after: Invalid value: "0s": must be from 1s to 1h0m0s',
-    ),
-    (
-        {"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}] * 21}}},
-        "spec.behavior.scaleUp.policies: Too many: 21: must have at most 20 items",
-    ),
-    ({"maxReplicas": 0}, "spec.maxReplicas: Invalid value: 0: must be greater than 0"),
-    ({"maxReplica": 1}, "spec.maxReplica: 1: unknown field, did you mean maxReplicas?"),
-    ({"metrics": [{"type": "Pods", "xyz": {}}]}, "spec.metrics[0].xyz: {}: unknown field"),
-    ({"syncPeriod": 1}, "spec.syncPeriod: 1: expected a duration such as 30s or 1m30s"),
-    (
-        {"metrics": [{"type": "Pods", "pods": {"metric": {"selector": {"matchLabels": {"a": 1}}}}}]},
-        'spec.metrics[0].pods.metric.selector.matchLabels["a"]: 1: expected text, got an integer',
-    ),
-]
-
-
 def _faults(document: Any) -> list[str]:
     with pytest.raises(InputError) as caught:
         documents.read_document(document)
     return [str(fault) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize(("spec", "fault"), REFUSED, ids=[fault for _, fault in REFUSED])
+@pytest.mark.parametrize(("spec", "fault"), answers("fastpath_autoscaler", "refused"))
 def test_refused_specs(spec: dict[str, Any], fault: str) -> None:
     assert fault in _faults(_document(**spec))
 
@@ -212,35 +165,7 @@ def test_faults_are_told_together() -> None:
     ]
 
 
-KINDS = "expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler"
-
-
-@pytest.mark.parametrize(
-    ("document", "fault"),
-    [
-        ([], f"kind: []: {KINDS}"),
-        ({}, f"kind: absent: {KINDS}"),
-        ({"kind": "Pod"}, f'kind: "Pod": {KINDS}'),
-        (
-            _document() | {"apiVersion": "fastpath.io/v1"},
-            'apiVersion: "fastpath.io/v1": expected fastpath.io/v1alpha1',
-        ),
-        (
-            _document("HorizontalPodAutoscaler") | {"apiVersion": "autoscaling/v1"},
-            (
-                'apiVersion: "autoscaling/v1": expected autoscaling/v2; kubectl get hpa.v2.autoscaling NAME '
-                "-o yaml gives it"
-            ),
-        ),
-        (_document() | {"apiVersion": None}, "apiVersion: absent: expected fastpath.io/v1alpha1"),
-        (
-            _document("HorizontalPodAutoscaler", mode="Auto"),
-            'spec.mode: "Auto": unknown field: only a FastPathAutoscaler has it',
-        ),
-        (_document() | {"metadata": []}, "metadata: []: expected an object, got a list"),
-        (_document() | {"spec": "x"}, 'spec: "x": expected an object, got text'),
-    ],
-)
+@pytest.mark.parametrize(("document", "fault"), answers("fastpath_autoscaler", "other documents"))
 def test_other_documents(document: Any, fault: str) -> None:
     assert _faults(document) == [fault]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
+from tests.support.answers import answers
 
 ENTRY = Floor(
     "shop", "web", "uid-1", 8, FineInstant(100 * SECOND), 4, FineInstant(7), seen="12", hold=Span(SECOND)
@@ -101,35 +102,9 @@ def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> 
     assert floors.is_over(entry, NOW) is is_over
 
 
-@pytest.mark.parametrize(
-    ("version", "cached", "newer"),
-    [
-        ("12", "9", True),
-        ("9", "12", False),
-        ("12", "12", False),
-        ("", "12", False),
-        ("12", "", True),
-        ("etcd-a", "etcd-b", True),
-    ],
-    ids=["higher", "lower", "equal", "unknown", "nothing cached", "not comparable"],
-)
+@pytest.mark.parametrize(("version", "cached", "newer"), answers("floor", "newer"))
 def test_which_version_is_newer(version: str, cached: str, newer: bool) -> None:  # noqa: FBT001 - a table
     assert floors.is_newer(version, cached) is newer
-
-
-@pytest.mark.parametrize(
-    ("after", "most", "held"), [(0, 40, 25), (10, 40, 20), (10, 15, 15), (20, 40, 0), (20, 15, 0)]
-)
-def test_the_floor_of_a_schedule_and_that_of_a_raise_hold_side_by_side(
-    after: int, most: int, held: int
-) -> None:
-    floor = Floor(
-        replicas=25,
-        until=FineInstant(NOW + 10 * SECOND),
-        scheduled=20,
-        scheduled_until=FineInstant(NOW + 20 * SECOND),
-    )
-    assert floors.floor_of(floor, NOW + after * SECOND, most) == held
 
 
 @pytest.mark.parametrize(("hours", "held"), [(0, 20), (1, 20), (23, 20), (24, 0), (30, 0)])

@@ -52,11 +52,7 @@ def test_other_things_are_no_quantities(written: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "written", "found"),
-    [
-        (Instant, "1970-01-01T00:00:01Z", 10**9),
-        (Span, "1s", 10**9),
-    ],
+    ("wanted", "written", "found"), [(Instant, "1970-01-01T00:00:01Z", 10**9), (Span, "1s", 10**9)]
 )
 def test_times(wanted: type, written: str, found: int) -> None:
     assert decode_scalar(wanted, written) == found

@@ -13,6 +13,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.autoscaling.pending_capacity import ANNOTATION, PendingCapacity
 from adapter.model.go_text import quote
 from adapter.model.quantity import Quantity, from_milli, read
+from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, document, external_metric, hpa, object_metric, pods_metric
 
 EXPECTED = "expected metrics and what one Ready pod works off in a second, such as jobs=2,mails=500m"
@@ -26,9 +27,7 @@ def _check(listed: list[tuple[str, str]], *metrics: dict[str, Any]) -> list[str]
 
 
 @pytest.mark.parametrize(
-    "metric",
-    [JOBS, object_metric("AverageValue", averageValue="5")],
-    ids=["External", "Object"],
+    "metric", [JOBS, object_metric("AverageValue", averageValue="5")], ids=["External", "Object"]
 )
 def test_a_target_for_each_pod_is_accepted(metric: dict[str, Any]) -> None:
     name = "jobs" if metric is JOBS else "hits"
@@ -36,22 +35,7 @@ def test_a_target_for_each_pod_is_accepted(metric: dict[str, Any]) -> None:
     assert _check([(name, "500m")], cpu_metric(), metric) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "metrics", "detail"),
-    [
-        ("jbos", [JOBS], "spec.metrics has no metric of this name"),
-        ("cpu", [JOBS], "spec.metrics has no metric of this name"),
-        ("cpu", [cpu_metric()], f"{NEEDS} Resource"),
-        ("load", [pods_metric()], f"{NEEDS} Pods"),
-        ("jobs", [external_metric("jobs", value="10")], f"{NEEDS} External with a target of type Value"),
-        ("hits", [object_metric("Value", value="5")], f"{NEEDS} Object with a target of type Value"),
-        (
-            "jobs",
-            [JOBS, JOBS],
-            "spec.metrics has 2 such metrics of this name; pending capacity needs exactly one",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "metrics", "detail"), answers("pending_capacity", "refused"))
 def test_other_metrics_are_refused(name: str, metrics: list[dict[str, Any]], detail: str) -> None:
     assert _check([(name, "1")], *metrics) == [
         f'spec.pendingCapacity[0].metric: Invalid value: "{name}": {detail}'
@@ -87,15 +71,7 @@ def test_a_metric_without_a_source_has_no_name() -> None:
     assert pending_capacity.target_of(bare) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "listed"),
-    [
-        ("jobs=2", [("jobs", "2")]),
-        ("jobs=2,mails=500m", [("jobs", "2"), ("mails", "500m")]),
-        (" jobs = 2 , mails=.5 ", [("jobs", "2"), ("mails", "500m")]),
-        ("a=b=1k", [("a=b", "1000")]),
-    ],
-)
+@pytest.mark.parametrize(("text", "listed"), answers("pending_capacity", "annotations"))
 def test_the_annotation_is_read(text: str, listed: list[tuple[str, str]]) -> None:
     assert pending_capacity.read_annotation(text) == tuple(
         PendingCapacity(name, read(throughput)) for name, throughput in listed
@@ -138,16 +114,7 @@ def test_an_annotation_becomes_the_spec_of_decisions() -> None:
     assert found.autoscaler.spec.pending_capacity == (PendingCapacity("jobs", read("2")),)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("jobs", f'annotation {ANNOTATION}: "jobs": {EXPECTED}'),
-        ("jbos=1", f'annotation {ANNOTATION}: "jbos": spec.metrics has no metric of this name'),
-        ("jobs=1,jobs=2", f'annotation {ANNOTATION}: "jobs": duplicate value'),
-        ("jobs=0", f'annotation {ANNOTATION}: "0": must be positive'),
-        ("fastpath_replicas=1", f'annotation {ANNOTATION}: "fastpath_replicas": spec.metrics has no'),
-    ],
-)
+@pytest.mark.parametrize(("text", "fault"), answers("pending_capacity", "faulty annotations"))
 def test_a_faulty_annotation_is_a_fault_and_counts_as_absent(text: str, fault: str) -> None:
     found = _boosted(text, JOBS)
 

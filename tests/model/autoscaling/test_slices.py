@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.slices import COUNT, SlicePlan
+from tests.support.answers import answers
 
 LEAVING = "?"
 NAMES = [f"pod-{number}" for number in range(70)]
@@ -40,16 +41,7 @@ def test_the_slice_of_a_namespace_never_changes(namespace: str, number: int) -> 
     assert slices.slice_of(namespace) == number
 
 
-@pytest.mark.parametrize(
-    ("names", "count", "most"),
-    [
-        ("tenant-{:02d}", 100, 3),
-        ("tenant-{}", 100, 4),
-        ("customer-{}-prod", 640, 14),
-        ("{:03d}-preview", 1000, 26),
-        ("ns{:04d}", 6400, 120),
-    ],
-)
+@pytest.mark.parametrize(("names", "count", "most"), answers("slices", "spread"))
 def test_numbered_namespaces_are_spread(names: str, count: int, most: int) -> None:
     """The expected number in a slice is `count` / 64; names chosen by chance would not do better."""
     sizes = Counter(slices.slice_of(names.format(number)) for number in range(count))
@@ -67,26 +59,7 @@ def test_the_number_is_in_the_name(number: int, prefix: str) -> None:
     assert slices.parse_name(prefix, name) == number
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "07",
-        "scaler",
-        "scaler-slice-",
-        "scaler-slice-7",
-        "scaler-slice-007",
-        "scaler-slice-64",
-        "scaler-slice--1",
-        "scaler-slice-+1",
-        "scaler-slice-1_0",
-        "scaler-slice-\u0661\u0661",
-        "scaler-slice-\u00b2\u00b2",
-        "scaler-slice-07-2",
-        "another-slice-07",
-        "scaler-member-slice-07",
-    ],
-)
+@pytest.mark.parametrize("name", answers("slices", "no slice"))
 def test_names_of_no_slice(name: str) -> None:
     assert slices.parse_name("scaler", name) is None
 

@@ -21,6 +21,7 @@ from adapter.model.autoscaling.status import (
     without_hpa,
 )
 from adapter.model.timestamps import Instant
+from tests.support.answers import answers
 from tests.support.scaling import NOW
 
 BEFORE = Instant(5)
@@ -62,27 +63,7 @@ def test_removes_all_of_a_type() -> None:
     assert conditions.listed() == (_condition("B"),)
 
 
-@pytest.mark.parametrize(
-    ("message", "own"),
-    [
-        (
-            "the HPA controller was able to update the target scale to 3",
-            "the autoscaler was able to update the target scale to 3",
-        ),
-        (
-            "the HPA was unable to compute the replica count: the HPA of web",
-            "the autoscaler was unable to compute the replica count: the HPA of web",
-        ),
-        (
-            "the HPA target's scale is missing a selector",
-            "the autoscaler target's scale is missing a selector",
-        ),
-        ("recommended size matches current size", "recommended size matches current size"),
-        ("target is also scaled by the HPA web", "target is also scaled by the HPA web"),
-        ("the autoscaler scaled the workload to zero", "the autoscaler scaled the workload to zero"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("message", "own"), answers("status", "subjects"))
 def test_the_subject_of_a_message(message: str, own: str) -> None:
     before = HorizontalPodAutoscalerStatus(current_replicas=2, conditions=(_condition("A", message=message),))
 
@@ -108,59 +89,12 @@ def _status(document: dict[str, Any]) -> HorizontalPodAutoscalerStatus:
     return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
 
 
-def _metric(kind: str = "pods", **fields: Any) -> dict[str, Any]:
-    return {"currentMetrics": [{"type": "Pods", kind: fields}]}
-
-
-def _current(**current: Any) -> dict[str, Any]:
-    return _metric(current=current)
-
-
-def _selected(**selector: Any) -> dict[str, Any]:
-    return _metric(metric={"name": "m", "selector": selector})
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ({}, {"conditions": [], "currentMetrics": None}),
-        (_current(averageValue="1"), _current(averageValue="1000m")),
-        (_current(averageValue="1Ki"), _current(averageValue="1024")),
-        (_selected(matchLabels={}), _selected()),
-        ({"lastScaleTime": "2026-01-01T00:00:00Z"}, {"lastScaleTime": "2026-01-01T01:00:00+01:00"}),
-    ],
-    ids=["absent and empty lists", "quantities", "however spelled", "selectors of nothing", "instants"],
-)
+@pytest.mark.parametrize(("left", "right"), answers("status", "the same"))
 def test_says_the_same(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert same_status(_status(left), _status(right))
 
 
-_A, _B = ({"type": kind, "status": "True"} for kind in "AB")
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ({}, {"currentReplicas": 1}),
-        ({}, {"desiredReplicas": 1}),
-        ({}, {"observedGeneration": 1}),
-        ({}, {"lastScaleTime": "2026-01-01T00:00:00Z"}),
-        ({}, {"conditions": [_A]}),
-        ({"conditions": [_A, _B]}, {"conditions": [_B, _A]}),
-        ({}, {"currentMetrics": [{"type": ""}]}),
-        (_current(averageValue="1"), _current(value="1")),
-        (_current(averageValue="1"), _current(averageValue="1001m")),
-        (_current(averageUtilization=1), _current(averageUtilization=2)),
-        (_metric(), _metric("external")),
-        (_metric(metric={"name": "m"}), _selected()),
-        (_metric(metric={"name": "m"}), _selected(matchLabels={"a": "b"})),
-        (_metric("resource", name="cpu"), _metric("resource", name="memory")),
-        (_metric("containerResource", container="a"), _metric("containerResource", container="b")),
-        (_metric("object", describedObject={"name": "a"}), _metric("object", describedObject={"name": "b"})),
-        (_metric("external", metric={"name": "a"}), _metric("external", metric={"name": "b"})),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("left", "right"), answers("status", "something else"))
 def test_says_something_else(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert not same_status(_status(left), _status(right))
     assert same_status(_status(right), _status(right))
@@ -183,26 +117,7 @@ def status(kind: str, **current: Any) -> dict[str, Any]:
     return {"type": kind, kind[0].lower() + kind[1:]: {"current": current}}
 
 
-@pytest.mark.parametrize(
-    ("kind", "target", "current", "text"),
-    [
-        ("External", {"averageValue": "100"}, {}, "<unknown>/100 (avg)"),
-        ("External", {"averageValue": "100"}, {"averageValue": "50"}, "50/100 (avg)"),
-        ("External", {"value": "100"}, {}, "<unknown>/100"),
-        ("External", {"value": "100"}, {"value": "50"}, "50/100"),
-        ("Pods", {"averageValue": "100"}, {}, "<unknown>/100"),
-        ("Pods", {"averageValue": "100"}, {"averageValue": "37999m"}, "37999m/100"),
-        ("Pods", {"value": "1"}, {}, "<unknown>/<unknown>"),
-        ("Object", {"value": "100"}, {}, "<unknown>/100"),
-        ("Object", {"value": "100"}, {"value": "50"}, "50/100"),
-        ("Object", {"averageValue": "100"}, {"averageValue": "50"}, "50/100 (avg)"),
-        ("Resource", {"averageValue": "100m"}, {"averageValue": "50m"}, "cpu: 50m/100m"),
-        ("Resource", {"averageUtilization": 80}, {}, "cpu: <unknown>/80%"),
-        ("Resource", {"averageUtilization": 80}, {"averageUtilization": 50}, "cpu: 50%/80%"),
-        ("Resource", {}, {}, "cpu: <unknown>/<auto>"),
-        ("ContainerResource", {"averageUtilization": 80}, {"averageUtilization": 50}, "cpu: 50%/80%"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "target", "current", "text"), answers("status", "metric"))
 def test_the_text_of_a_metric(kind: str, target: Any, current: Any, text: str) -> None:
     test_the_text_of_metrics([spec(kind, **target)], [status(kind, **current)], text)
     if not current:
@@ -213,20 +128,7 @@ def test_the_text_of_a_metric(kind: str, target: Any, current: Any, text: str) -
 LOAD = spec("Pods", averageValue="10")
 
 
-@pytest.mark.parametrize(
-    ("metrics", "statuses", "text"),
-    [
-        ([], [], "<none>"),
-        ([{"type": "Strange"}], [], "<unknown type>"),
-        ([LOAD], [status("External", averageValue="20")], "<unknown>/10"),
-        (
-            [LOAD, spec("Resource", averageUtilization=80)],
-            [status("Pods", averageValue="20"), status("Resource", averageUtilization=50)],
-            "20/10, cpu: 50%/80%",
-        ),
-        ([LOAD] * 4, [status("Pods", averageValue="20")] * 4, "20/10, 20/10 + 2 more..."),
-    ],
-)
+@pytest.mark.parametrize(("metrics", "statuses", "text"), answers("status", "metrics"))
 def test_the_text_of_metrics(metrics: list[Any], statuses: list[Any], text: str) -> None:
     specs = msgspec.convert(metrics, list[MetricSpec], dec_hook=decode_scalar)
     found = msgspec.convert(statuses, list[MetricStatus], dec_hook=decode_scalar)

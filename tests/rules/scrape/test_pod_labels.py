@@ -11,6 +11,7 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery, compile_query, merge_selections
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
+from tests.support.answers import answers
 from tests.support.scraping import evaluate, parse, record
 
 SERIES = "jobs"
@@ -43,45 +44,7 @@ def value(query: str, *bodies: str, selector: str = "") -> float | None:
 TWO = 'jobs{kind="a",code="200"} 3\njobs{kind="b",code="500"} 5'
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("sum(S{}) by pod", 8),
-        ("max(S{}) by pod", 5),
-        ("min(S{}) by pod", 3),
-        ("avg(S{}) by pod", 4),
-        ("count(S{}) by pod", 2),
-        ('sum(S{code="500"}) by pod', 5),
-        ('sum(S{code!="500"}) by pod', 3),
-        ('sum(S{code=~"5.."}) by pod', 5),
-        ('sum(S{code=~"5"}) by pod', None),
-        ('sum(S{code!~"5.."}) by pod', 3),
-        ('sum(S{absent=""}) by pod', 8),
-        ('sum(S{absent!=""}) by pod', None),
-        ('sum(S{pod="web-0",namespace=~"sh.*"}) by pod', 8),
-        ('sum(S{pod="other"}) by pod', None),
-        ("sum(max(S{}) by (pod, kind)) by pod", 8),
-        ("max(sum(S{}) by (pod, absent)) by pod", 8),
-        ("sum(S{}) by (namespace, pod)", 8),
-        ("sum(max(S{}) by pod) by (pod, code)", 5),
-        ("sum by pod (S{}) * 2 - 1", 15),
-        ("100 / sum(S{}) by pod", 12.5),
-        ("sum(S{} * 10) by pod", 80),
-        ("-sum(S{}) by pod ^ 2 % 7", -1),
-        ("sum(S{}) by pod / (2 + 2)", 2),
-        ("(-sum(S{}) by pod) ^ 3", -512),
-        ("abs(-sum(S{}) by pod)", 8),
-        ("ceil(sum(S{}) by pod / 3)", 3),
-        ("floor(sum(S{}) by pod / 3)", 2),
-        ("clamp_max(sum(S{}) by pod, 4)", 4),
-        ("sum(clamp_min(S{}, 2 + 2)) by pod", 9),
-        ("sum(last_over_time(S{}[2m])) by pod", 8),
-        ('sum(S{code="200"}) by pod / sum(S{}) by pod', 0.375),
-        ('sum(S{code="200"}) by pod / on(pod) sum(S{}) by pod', 0.375),
-        ('sum(S{code="404"}) by pod / sum(S{}) by pod', None),
-        ("sum(S{}) by (pod) / on (pod) group_left () sum(S{}) by (pod, namespace)", 1),
-    ],
-)
+@pytest.mark.parametrize(("query", "expected"), answers("pod_labels", "values"))
 def test_a_value(query: str, expected: float | None) -> None:
     assert value(query, TWO) == expected
 
@@ -96,16 +59,7 @@ def test_a_bound_of_no_number_is_no_number() -> None:
 COUNTER = [f'jobs{{a="1"}} {10 * time}\njobs{{a="2"}} {time}' for time in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("sum(rate(S{}[2m])) by pod", 11),
-        ("max(rate(S{}[2m])) by pod", 10),
-        ("sum(increase(S{}[1m])) by pod", 660),
-        ("sum(irate(S{}[2m])) by pod", 11),
-        ("sum(rate(S{}[2m])) by pod * 60", 660),
-    ],
-)
+@pytest.mark.parametrize(("query", "expected"), answers("pod_labels", "counters"))
 def test_counters(query: str, expected: float) -> None:
     assert value(query, *COUNTER) == pytest.approx(expected)
     assert value(query, COUNTER[0]) is None
@@ -140,19 +94,7 @@ def test_a_ratio_of_two_series() -> None:
     assert query.series_names("jobs") == {"jobs_sum", "jobs_count"}
 
 
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
-        ("kind=a", 3),
-        ("kind!=a", 5),
-        ("kind in (a,b)", 8),
-        ("kind notin (a)", 5),
-        ("kind in (,x)", None),
-        ("absent", None),
-        ("!absent", 8),
-        ("kind=a,code=500", None),
-    ],
-)
+@pytest.mark.parametrize(("selector", "expected"), answers("pod_labels", "selectors"))
 def test_a_metric_selector(selector: str, expected: float | None) -> None:
     assert value("sum(S{}) by pod", TWO, selector=selector) == expected
 
@@ -208,61 +150,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
     assert [element.value for element in answer.elements] == [4]
 
 
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        (
-            "rate(S{}[1m])",
-            (
-                "without an aggregation a pod would have a value for each of its series: write sum(...) by "
-                "(<<.GroupBy>>)"
-            ),
-        ),
-        ("sum(S{}) by (pod, code)", "grouped by code too, a pod would have several values"),
-        ("sum(S{})", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)"),
-        ("sum(S{}) without (code)", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)"),
-        ("sum(S{}) by (code)", "sum by (code) does not name pod: it mixes pods"),
-        ("max(sum(S{}) by (code)) by pod", "sum by (code) does not name pod: it mixes pods"),
-        ("topk(1, S{})", "topk is not one of sum, max, min, avg, count"),
-        ("sum(1) by pod", "the query does not parse: "),
-        ("sum(S{}) by pod or vector(0)", "or is not computed from scrapes, only + - * / % ^"),
-        ("sum(S{}) by pod > 5", "> is not computed from scrapes, only + - * / % ^"),
-        (
-            "sum(avg_over_time(S{}[1m])) by pod",
-            (
-                "avg_over_time() cannot be computed from scrapes, only rate, increase, irate, "
-                "last_over_time, abs, ceil, floor, clamp_min, clamp_max"
-            ),
-        ),
-        ("clamp_max(sum(S{}) by pod, sum(S{}) by pod)", "the query does not parse: "),
-        ("sum(other) by pod", "other is selected without <<.LabelMatchers>>"),
-        ("sum(S{<<.LabelMatchers>>}) by pod", "<<.Series>> is selected without <<.LabelMatchers>>"),
-        ('sum(S{__name__=~"x.*"}) by pod', "the query does not parse: "),
-        ('sum({<<.LabelMatchers>>,__name__=~"x.*"}) by pod', "a selector without the name of a series"),
-        (
-            'sum(S{job="web"}) by pod',
-            "<<.Series>> is selected by job, which Prometheus adds and pods do not expose",
-        ),
-        (
-            "sum(S{} / S{}) by pod",
-            "/ matches series with one another: aggregate both sides by (<<.GroupBy>>)",
-        ),
-        (
-            "sum(S{}) by (pod, code) / sum(S{}) by pod",
-            "/ matches series with one another: aggregate both sides by (<<.GroupBy>>)",
-        ),
-        (
-            "sum(S{}) by pod / sum(S{}) by (pod, namespace)",
-            "the sides of / are grouped by different labels and never match",
-        ),
-        ("sum(S{}) by pod / on(namespace) sum(S{}) by pod", "/ with a matching that does not name pod"),
-        ("sum(S{}) by pod / ignoring(x) sum(S{}) by pod", "/ with a matching that does not name pod"),
-        (
-            "sum(S{}) by pod / on(pod, namespace) sum(S{}) by (pod, namespace)",
-            "/ matches on labels that one side does not have",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("query", "reason"), answers("pod_labels", "refused"))
 def test_what_cannot_be_evaluated_is_refused_with_the_reason(query: str, reason: str) -> None:
     with pytest.raises(UnscrapableError) as raised:
         compiled(query)

@@ -11,6 +11,7 @@ from adapter.rules.scrape import scraped_query
 from adapter.rules.scrape.scraped_query import Answer, PodLabels, compile_query, merge_selections
 from adapter.rules.scrape.series import PodSeries, attach
 from adapter.rules.template import template
+from tests.support.answers import answers
 from tests.support.scraping import parse, record
 
 GAUGE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
@@ -29,33 +30,7 @@ def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()
 
 
 @pytest.mark.parametrize("pod", [None, PodLabels("pod", "namespace")], ids=["endpoints", "pod"])
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        ("<<if .Series>>a<<end>>", "the template has actions other than a plain variable"),
-        ("sum(<<.Series>>{pod=~'<<.LabelValuesByName>>'})", "the template uses .LabelValuesByName"),
-        ("sum(<<.Series>>{<<.LabelMatchers>>}", "the query does not parse: "),
-        ("1 + 1", "the query is a number"),
-        ("-(1)", "the query is a number"),
-        ('"text"', "a string or a subquery cannot be computed from scrapes"),
-        ("max_over_time(sum(depth)[1m:1s])", "max_over_time() cannot be computed from scrapes, only rate, "),
-        ("rate(depth[1m:1s])", "rate() needs a plain series selector"),
-        ("time()", "time() cannot be computed from scrapes"),
-        ("clamp_max(depth, scalar(depth))", "scalar() cannot be computed from scrapes"),
-        ("absent(depth)", "absent() cannot be computed from scrapes"),
-        ("topk(3, depth)", "topk is not one of sum, max, min, avg, count"),
-        ("quantile(0.9, depth)", "quantile is not one of"),
-        ("depth atan2 other", "atan2 is not computed from scrapes, only + - * / % ^"),
-        ("depth / fill(0) other", "/ has fill values for missing series"),
-        ('{__name__="depth"}', "a selector without the name of a series"),
-        ("<<.Series>> offset 1m", "<<.Series>> has an @ modifier or an offset"),
-        ("rate(depth[1m] offset 1m)", "depth has an @ modifier or an offset"),
-        ("depth @ 5", "depth has an @ modifier or an offset"),
-        ('depth{a="1" or b="2"}', "depth joins matchers with or"),
-        ('depth{queue=~"(?x) b"}', "depth is selected by an invalid expression: invalid perl operator: (?x"),
-        ('depth{queue="<<.Series>>"}', "depth has <<.Series>> in a matcher"),
-    ],
-)
+@pytest.mark.parametrize(("query", "reason"), answers("scraped_query", "refused"))
 def test_a_query_that_cannot_be_evaluated_is_refused(query: str, reason: str, pod: PodLabels | None) -> None:
     with pytest.raises(UnscrapableError) as raised:
         compile_query(template.parse(query), pod=pod)
@@ -63,19 +38,7 @@ def test_a_query_that_cannot_be_evaluated_is_refused(query: str, reason: str, po
     assert str(raised.value).startswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        ("2 > bool 1", "the query is a number"),
-        ("vector(time())", "time() cannot be computed from scrapes, only "),
-        ("depth > other", "> between two vectors is not computed from scrapes"),
-        ("depth / on (pod) group_left other", "/ with group_left or group_right is not computed"),
-        ("depth / on (__name__) other", "/ matches by the names of series"),
-        ("sum by (job) (depth)", "it groups or matches by job, which the scraped pods do not have"),
-        ("depth / ignoring (job) other", "it groups or matches by job, which the scraped pods do not have"),
-        ('depth{job="x"}', "depth is selected by job, which the scraped pods do not have"),
-    ],
-)
+@pytest.mark.parametrize(("query", "reason"), answers("scraped_query", "refused of endpoints"))
 def test_a_query_over_endpoints_is_refused(query: str, reason: str) -> None:
     with pytest.raises(UnscrapableError) as raised:
         compile_query(template.parse(query), absent=("job",))
@@ -163,20 +126,6 @@ def test_large_evaluations_take_several_steps(grouping: str) -> None:
     assert sum(1 for _ in steps) >= 2
 
 
-@pytest.mark.parametrize(
-    ("exposed", "honor", "labels"),
-    [
-        ({"a": "1"}, False, {"a": "1", "pod": "p"}),
-        ({"pod": "x"}, False, {"pod": "p", "exported_pod": "x"}),
-        ({"pod": ""}, False, {"pod": "p"}),
-        (
-            {"pod": "x", "exported_pod": "y"},
-            False,
-            {"pod": "p", "exported_pod": "y", "exported_exported_pod": "x"},
-        ),
-        ({"pod": "x"}, True, {"pod": "x"}),
-        ({"pod": ""}, True, {"pod": ""}),
-    ],
-)
+@pytest.mark.parametrize(("exposed", "honor", "labels"), answers("scraped_query", "attached"))
 def test_attached_labels(exposed: dict[str, str], *, honor: bool, labels: dict[str, str]) -> None:
     assert attach(exposed, {"pod": "p"}, honor=honor) == labels

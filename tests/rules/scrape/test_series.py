@@ -12,6 +12,7 @@ from adapter.errors import ExpositionError, ExposureLimitError
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import series as podseries
 from adapter.rules.scrape.series import PodSeries, Track
+from tests.support.answers import answers
 from tests.support.scraping import parse, record
 
 WALL = 1_700_000_000.0
@@ -42,39 +43,12 @@ def counter(*samples: tuple[float, float]) -> Track:
     return track
 
 
-@pytest.mark.parametrize(
-    ("samples", "rate"),
-    [
-        pytest.param([(0, 0), (5, 10)], 2, id="two samples"),
-        pytest.param([(0, 5), (1, 6), (2, 8), (5, 15)], 2, id="several"),
-        pytest.param([(2.5, 0), (5, 5)], 2, id="just half the window"),
-        pytest.param([(2.6, 0), (5, 5)], None, id="less than half the window"),
-        pytest.param([(5, 5)], None, id="one sample"),
-        pytest.param([], None, id="none"),
-        pytest.param([(-1, 0), (0, 4), (5, 9)], 1, id="older than the window"),
-        pytest.param([(0, 8), (2, 10), (4, 3), (5, 5)], 7 / 5, id="a reset counts from zero"),
-        pytest.param([(0, 8), (2, 1), (4, 0), (5, 5)], 6 / 5, id="two resets"),
-        pytest.param([(0, 7), (5, 7)], 0, id="nothing happened"),
-        pytest.param(
-            [(-0.2, 0), (5, 10.4)], 2, id="a little older than the window: scrapes are never quite on time"
-        ),
-        pytest.param([(0, 0), (4, 8)], 2, id="divided by the time between first and last, not by the window"),
-    ],
-)
+@pytest.mark.parametrize(("samples", "rate"), answers("series", "rate"))
 def test_rate(samples: list[tuple[float, float]], rate: float | None) -> None:
     assert counter(*samples).rate(5, 5) == (None if rate is None else pytest.approx(rate))
 
 
-@pytest.mark.parametrize(
-    ("samples", "rate"),
-    [
-        ([(0, 0), (3, 1), (5, 5)], 2),
-        ([(3, 9), (5, 5)], 2.5),
-        ([(5, 5)], None),
-        ([(-1, 0), (5, 5)], None),
-        ([], None),
-    ],
-)
+@pytest.mark.parametrize(("samples", "rate"), answers("series", "rate of the last two"))
 def test_rate_of_the_last_two(samples: list[tuple[float, float]], rate: float | None) -> None:
     assert counter(*samples).last_rate(5, 5) == rate
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.model.go_text import quote
 from adapter.rules.template import functions, template
+from tests.support.answers import answers
 
 VARIABLES: dict[str, template.Value] = {
     "Series": "größe_total",
@@ -28,79 +29,13 @@ PRINTED_VARIABLES: dict[str, template.Value] = {
     "GroupBySlice": ["x", 'y"'],
 }
 
-LITERALS = [
-    ("<<0>> <<5>> <<+5>> <<-5>> <<-0>>", "0 5 5 -5 0"),
-    ("<<9223372036854775807>> <<-9223372036854775808>>", "9223372036854775807 -9223372036854775808"),
-    ('<<"a\\tb\\"c\\\\">>|<<"\\a\\b\\f\\n\\r\\t\\v">>', 'a\tb"c\\|\a\b\f\n\r\t\v'),
-    ('<<"\\u00e9\\U0001F600">>|<<"\'">>|<<"">>', "é😀|'|"),
-    ("<<`a\\n\"'b`>>|<<`two\r\nlines`>>|<<``>>", "a\\n\"'b|two\nlines|"),
-]
-RENDERED = [
-    # and, or, not
-    ("<<and 1 2>> <<and 0 2>> <<and `` nil>>", "2 0 "),
-    ("<<or 0 2>> <<or 1 2>> <<or 0 ``>>|", "2 1 |"),
-    ("<<2 | and 1>> <<0 | or 0>> <<1 | or>>", "2 0 1"),
-    (
-        "<<not 0>> <<not .Series>> <<not nil>> <<not .LabelValuesByName.gone>> <<not .>>",
-        "true false true true false",
-    ),
-    # comparison
-    ("<<eq 1 1>> <<eq 1 2>> <<eq 1 2 1>> <<eq `a` `a`>> <<eq true true>>", "true false true true true"),
-    ("<<eq .GroupBy `pod` `x`>> <<`pod` | eq .GroupBy>>", "true true"),
-    (
-        "<<eq .LabelValuesByName.gone `x`>> <<eq `x` nil>> <<eq nil nil>> <<eq .LabelValuesByName nil>>",
-        "false false true false",
-    ),
-    ("<<eq (index .GroupBy 0) 112>>", "true"),
-    ("<<ne 1 1>> <<ne `a` `b`>> <<ne .LabelValuesByName.gone `x`>>", "false true true"),
-    ("<<lt 1 2>> <<lt 2 1>> <<lt `a` `b`>>", "true false true"),
-    ("<<le 1 1>> <<le 2 1>> <<le 1 2>>", "true false true"),
-    ("<<gt 1 1>> <<gt 2 1>>", "false true"),
-    ("<<ge 1 1>> <<ge 1 2>>", "true false"),
-    # index
-    ("<<index .LabelValuesByName `pod`>>|<<index .LabelValuesByName `gone`>>|", "p||"),
-    (
-        "<<index .GroupBySlice 1>> <<index .GroupBySlice 0 0>> <<index .Series 2>> <<index .Series>>",
-        "container 112 195 größe_total",
-    ),
-    # len
-    ("<<len .Series>> <<len .GroupBySlice>> <<len .LabelValuesByName>> <<len ``>>", "13 3 2 0"),
-    # print
-    (
-        "<<print>>|<<print 1 2>>|<<print 1 `a` 2>>|<<print `a` `b`>>|<<print nil true 1>>",
-        "|1 2|1a2|ab|<nil> true 1",
-    ),
-    ("<<print .GroupBySlice .LabelValuesByName>>", "[pod container x] map[empty: pod:p]"),
-    # printf
-    ("<<printf `%s=%q %d%%` .GroupBy .LabelMatchers 5>>", 'pod="a=\\"b\\"" 5%'),
-]
-PRINTED = [
-    ("<<printf `%s|%v|%q` .Series .Series .LabelMatchers>>", 'abc|abc|"a=\\"é`\\""'),
-    ("<<printf `%d|%v` 42 -42>>", "42|-42"),
-    ("<<printf `%q|%q|%q|%q|%q` 65 233 39 34 10>>", "'A'|'é'|'\\''|'\"'|'\\n'"),
-    ("<<printf `%q|%q|%q|%q` 1114112 -1 55296 1114111>>", "'\ufffd'|'\ufffd'|'\ufffd'|'\\U0010ffff'"),
-    ("<<printf `%v|%v` true false>>", "true|false"),
-    (
-        "<<printf `%v|%s|%d|%q` nil nil .LabelValuesByName.gone nil>>",
-        "<nil>|%!s(<nil>)|%!d(<nil>)|%!q(<nil>)",
-    ),
-    ("<<printf `%v|%s|%q` .GroupBySlice .GroupBySlice .GroupBySlice>>", '[x y"]|[x y"]|["x" "y\\""]'),
-    ("<<printf `%v|%q` .LabelValuesByName .LabelValuesByName>>", 'map[a: pod:p]|map["a":"" "pod":"p"]'),
-    ("<<printf `%v` .>>", '{abc a="é`" map[a: pod:p]  [x y"]}'),
-    ("<<printf `100%% %s%%` .Series>>|<<printf `x`>>", "100% abc%|x"),
-    ("<<`x` | printf `%s-%s` .Series>>", "abc-x"),
-    # complaints
-    ("<<printf `%d|%s|%s` .Series 42 true>>", "%!d(string=abc)|%!s(int=42)|%!s(bool=true)"),
-    ("<<printf `%d|%q` false true>>", "%!d(bool=false)|%!q(bool=true)"),
-    ("<<printf `%d` .GroupBySlice>>", '[%!d(string=x) %!d(string=y")]'),
-    ("<<printf `%d` .LabelValuesByName>>", "map[%!d(string=a):%!d(string=) %!d(string=pod):%!d(string=p)]"),
-]
-
 
 @pytest.mark.parametrize(
     ("text", "output", "variables"),
-    [(*row, VARIABLES) for row in (*LITERALS, *RENDERED)] + [(*row, PRINTED_VARIABLES) for row in PRINTED],
-    ids=[text for text, _ in (*LITERALS, *RENDERED, *PRINTED)],
+    [
+        *((*row, VARIABLES) for row in answers("template_functions", "rendered")),
+        *((*row, PRINTED_VARIABLES) for row in answers("template_functions", "printed")),
+    ],
 )
 def test_what_is_printed(text: str, output: str, variables: dict[str, template.Value]) -> None:
     assert template.parse(text).render(variables) == output
@@ -147,35 +82,7 @@ def test_an_integer_reads_back(number: int) -> None:
     assert template.parse(f"<<{number}>>").render({}) == str(number)
 
 
-REFUSED = [
-    ("eq 1 `1`", "eq: cannot compare an integer with text"),
-    ("eq true 1", "eq: cannot compare a truth value with an integer"),
-    ("eq .LabelValuesByName .LabelValuesByName", "eq: cannot compare a map with a map"),
-    ("eq .GroupBySlice .GroupBy", "eq: cannot compare a list with text"),
-    ("eq . .", "eq: cannot compare the template's variables with the template's variables"),
-    ("ne 1 true", "ne: cannot compare an integer with a truth value"),
-    ("lt true false", "lt: cannot order a truth value and a truth value"),
-    ("lt nil 1", "lt: cannot order nil and an integer"),
-    ("le `a` 1", "le: cannot order text and an integer"),
-    ("gt .GroupBySlice .GroupBySlice", "gt: cannot order a list and a list"),
-    ("ge 1 `a`", "ge: cannot order an integer and text"),
-    ("index nil", "index: cannot index nil"),
-    ("index . `Series`", "index: cannot index the template's variables"),
-    ("index 1 1", "index: cannot index an integer"),
-    ("index .GroupBySlice `0`", "index: an index is an integer, not text"),
-    ("index .GroupBySlice true", "index: an index is an integer, not a truth value"),
-    ("index .GroupBySlice -1", "index: index -1 is out of range"),
-    ("index .GroupBySlice 3", "index: index 3 is out of range"),
-    ("index .GroupBy 3", "index: index 3 is out of range"),
-    ("index .LabelValuesByName 1", "index: the key of a map is text, not an integer"),
-    ("index .LabelValuesByName nil", "index: the key of a map is text, not nil"),
-    ("len nil", "len: nil has no length"),
-    ("len 1", "len: an integer has no length"),
-    ("len .", "len: the template's variables has no length"),
-]
-
-
-@pytest.mark.parametrize(("action", "sentence"), REFUSED, ids=[action for action, _ in REFUSED])
+@pytest.mark.parametrize(("action", "sentence"), answers("template_functions", "refused"))
 def test_a_failing_function_says_where_and_why(action: str, sentence: str) -> None:
     with pytest.raises(errors.TemplateError) as caught:
         template.parse(f"<<{action}>>").render(VARIABLES)
@@ -198,20 +105,7 @@ def test_other_directives_are_refused(directive: str) -> None:
     assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize(
-    ("action", "sentence"),
-    [
-        ("printf `%s`", 'values for "%s": expected 1, not 0'),
-        ("printf `%s %s` 1", 'values for "%s %s": expected 2, not 1'),
-        ("1 | printf `x%%`", 'values for "x%%": expected 0, not 1'),
-        ("printf `x` 1 `a` nil true", 'values for "x": expected 0, not 4'),
-        ("printf .Series", "only quoted text is supported as the format, right after printf"),
-        ("printf 1", "only quoted text is supported as the format, right after printf"),
-        ("printf nil", "only quoted text is supported as the format, right after printf"),
-        ("printf (`x`)", "only quoted text is supported as the format, right after printf"),
-        ("`x` | printf", "only quoted text is supported as the format, right after printf"),
-    ],
-)
+@pytest.mark.parametrize(("action", "sentence"), answers("template_functions", "formats"))
 def test_a_format_is_checked_before_it_is_used(action: str, sentence: str) -> None:
     at = action.index("printf") + 3
     with pytest.raises(errors.TemplateError) as caught:

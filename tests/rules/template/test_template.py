@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.rules.template import template
+from tests.support.answers import answers
 
 VARIABLES: dict[str, template.Value] = {
     "Series": "http_requests_total",
@@ -15,22 +16,7 @@ VARIABLES: dict[str, template.Value] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "output"),
-    [
-        pytest.param(
-            "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
-            'sum(rate(http_requests_total{namespace="web",pod="a"}[2m])) by (pod)',
-            id="the usual query",
-        ),
-        pytest.param("sum by(namespace) (a:b)", "sum by(namespace) (a:b)", id="a bare expression"),
-        pytest.param(
-            "<<.LabelValuesByName>> <<.GroupBySlice>>", "map[namespace:web pod:a] [pod]", id="not only text"
-        ),
-        pytest.param("<<.Series>>", "http_requests_total", id="a variable alone"),
-        pytest.param("", "", id="nothing"),
-    ],
-)
+@pytest.mark.parametrize(("text", "output"), answers("template", "plain"))
 def test_plain_templates(text: str, output: str) -> None:
     parsed = template.parse(text)
     assert parsed.is_plain
@@ -38,19 +24,7 @@ def test_plain_templates(text: str, output: str) -> None:
     assert parsed.render(VARIABLES) == output
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<<.>>",
-        "<<$.Series>>",
-        "<<.Series | print>>",
-        "<<print .Series>>",
-        "<<(.Series)>>",
-        "<<.LabelValuesByName.pod>>",
-        "<<if .Series>>x<<end>>",
-        "<<with $x := .Series>><<$x>><<end>>",
-    ],
-)
+@pytest.mark.parametrize("text", answers("template", "not plain"))
 def test_everything_else_is_not_plain(text: str) -> None:
     assert not template.parse(text).is_plain
 
@@ -108,44 +82,12 @@ def test_fields(text: str, fields: tuple[str, ...]) -> None:
 # --- label templates ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "group", "resource", "label"),
-    [
-        pytest.param("<<.Resource>>", "", "pod", "pod", id="resource"),
-        pytest.param("kube_<<.Resource>>", "networking.k8s.io", "ingress", "kube_ingress", id="prefix"),
-        pytest.param(
-            "<<.Group>>_<<.Resource>>",
-            "my-group.k8s.io",
-            "thing",
-            "my_group_k8s_io_thing",
-            id="group cleaned",
-        ),
-        pytest.param("<<.Group>>_<<.Resource>>", "", "pod", "_pod", id="core group"),
-        pytest.param(
-            "<<if .Group>><<.Group>>_<<end>><<.Resource>>", "apps", "deployment", "apps_deployment", id="if"
-        ),
-        pytest.param("<<.>>", "apps", "deployment", "deployment.apps", id="the resource as a whole"),
-        pytest.param("<<printf `%v` .>>", "", "pod", "pod", id="the core resource as a whole"),
-        pytest.param(
-            "<<printf `%q %d` . .>>", "", "pod", '"pod" {%!d(string=) %!d(string=pod)}', id="other verbs"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "group", "resource", "label"), answers("template", "label of a resource"))
 def test_label_of_a_resource(text: str, group: str, resource: str, label: str) -> None:
     assert template.LabelTemplate(text).render(group, resource) == label
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
-        ("<<.Resource>>", "^(?P<resource>.+?)$"),
-        ("kube_<<.Group>>_<<.Resource>>", "^kube_(?P<group>.+?)_(?P<resource>.+?)$"),
-        ("a.b_<<.Resource>>", "^a.b_(?P<resource>.+?)$"),
-        ("<<if .Group>><<.Group>>_<<end>><<.Resource>>", "^(?P<group>.+?)_(?P<resource>.+?)$"),
-        ("<<.Group>>", "^(?P<group>.+?)$"),
-        ("x(<<.Resource>>", "^x((?P<resource>.+?)$"),
-    ],
-)
+@pytest.mark.parametrize(("text", "pattern"), answers("template", "pattern of labels"))
 def test_pattern_of_labels(text: str, pattern: str) -> None:
     assert template.LabelTemplate(text).pattern() == pattern
 
