@@ -18,7 +18,7 @@ import pytest
 
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
-from tests.support import stored_series
+from tests.support import stored_clusters, stored_series
 
 FOLDER = Path(__file__).parent
 TRANSCRIPTS = sorted(FOLDER.glob("*/*/transcript"))
@@ -61,9 +61,12 @@ def test_transcript(
     pytestconfig: pytest.Config,
 ) -> None:
     folder = shutil.copytree(path.parent, tmp_path / "case")
+    for shared in path.parent.parent.glob("*.*"):
+        shutil.copy(shared, tmp_path)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     stored_series.serve_files(monkeypatch)
+    stored_clusters.serve_files(monkeypatch, NOW)
     monkeypatch.setattr(SystemClock, "wall", lambda _: NOW)
     expected = path.read_text()
     printed = "".join(run(command, capsys, monkeypatch) for command in commands(expected))

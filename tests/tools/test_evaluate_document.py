@@ -43,15 +43,6 @@ def _changed(path: str, value: Any, base: dict[str, Any] = _CASE) -> dict[str, A
     return copy
 
 
-def _faults(value: Any) -> list[str]:
-    with pytest.raises(InputError) as plain:
-        evaluate_document.read_plain(value, "case.yaml")
-    with pytest.raises(InputError) as raised:
-        evaluate_document.read_json(json.dumps(value).encode(), "case.yaml")
-    assert [str(fault) for fault in plain.value.faults] == [str(fault) for fault in raised.value.faults]
-    return [str(fault) for fault in raised.value.faults]
-
-
 def test_the_least_document() -> None:
     found = _read(_LEAST)
 
@@ -112,111 +103,6 @@ def test_options_are_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("now", "noon", 'now: "noon": "noon" is not an RFC 3339 time such as 2026-01-31T12:00:00.5Z'),
-        ("now", 5, "now: 5: expected an RFC 3339 time such as 2026-01-31T12:00:00Z"),
-        ("now", None, "now: null: expected an RFC 3339 time such as 2026-01-31T12:00:00Z"),
-        ("name", 5, "name: 5: expected text or null, got an integer"),
-        ("hpa", [], "hpa: []: expected an object, got a list"),
-        ("hpa/spec/maxReplicas", "5", 'hpa.spec.maxReplicas: "5": expected an integer, got text'),
-        ("hpa/spec/maxReplicas", True, "hpa.spec.maxReplicas: true: expected an integer, got true or false"),
-        (
-            "hpa/spec/maxReplicas", 2**31,
-            "hpa.spec.maxReplicas: 2147483648: expected an integer <= 2147483647",
-        ),
-        ("hpa/spec/maxReplicas", 1.5, "hpa.spec.maxReplicas: 1.5: expected an integer, got a number"),
-        ("hpa/spec/metrics", {}, "hpa.spec.metrics: {}: expected a list or null, got an object"),
-        ("hpa/apiVersion", "autoscaling/v1", 'hpa.apiVersion: "autoscaling/v1": expected autoscaling/v2'),
-        ("hpa/kind", "Deployment", 'hpa.kind: "Deployment": expected HorizontalPodAutoscaler'),
-        ("hpa/spec/maxReplicas", 0, "hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0"),
-        (
-            "hpa/spec/behavior/scaleDown/policies", [],
-            "hpa.spec.behavior.scaleDown.policies: Required value: must specify at least one Policy",
-        ),
-        ("hpa/metadata/namespace", "A B", "hpa.metadata.namespace: Invalid value"),
-        (
-            "scale/spec/replicas", -1,
-            "scale.spec.replicas: Invalid value: -1: must be greater than or equal to 0",
-        ),
-        (
-            "pods/1/metadata/labels", {"app": 5},
-            'pods[1].metadata.labels["app"]: 5: expected text, got an integer',
-        ),
-        (
-            "pods/1/spec/containers/0/resources/requests",
-            {"memory": "1Gi", "cpu": "many"},
-            'pods[1].spec.containers[0].resources.requests["cpu"]: "many": quantities must match',
-        ),
-        (
-            "pods/1/spec/containers/0/resources/requests",
-            {"memory": 5, "cpu": True},
-            ('pods[1].spec.containers[0].resources.requests["cpu"]: true: expected a quantity such as 500m, '
-            '2 or 1Gi'),
-        ),
-        ("pods/0/status/startTime", "x", 'pods[0].status.startTime: "x": "x" is not an RFC 3339 time'),
-        (
-            "metrics/resource", [{"window": "soon"}],
-            'metrics.resource[0].window: "soon": time: invalid duration "soon"',
-        ),
-        ("metrics/custom", [{}], "metrics.custom[0].value: absent: it is required"),
-        (
-            "metrics/external", [{"value": []}],
-            "metrics.external[0].value: []: expected a quantity such as 500m, 2 or 1Gi",
-        ),
-        (
-            "history/recommendations", [{"replicas": 1}],
-            "history.recommendations[0].ageSeconds: absent: it is required",
-        ),
-        (
-            "history/recommendations", [{"replicas": 1, "ageSeconds": -1}],
-            "history.recommendations[0].ageSeconds: -1: expected a number >= 0.0",
-        ),
-        (
-            "history/scaleUpEvents", [{"change": 0, "ageSeconds": 1}],
-            "history.scaleUpEvents[0].change: 0: expected an integer >= 1",
-        ),
-        ("options/tolerance", -0.1, "options.tolerance: -0.1: expected a number >= 0.0"),
-        ("options/scaleToZero", "yes", 'options.scaleToZero: "yes": expected true or false, got text'),
-        (
-            "options/downscaleStabilizationSeconds", 1e300,
-            "options.downscaleStabilizationSeconds: 1e+300: expected a number <= 10000000000.0",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) and "/" in value else None,
-)  # fmt: skip
-def test_says_where_what_and_what_was_expected(path: str, value: Any, said: str) -> None:
-    faults = _faults(_changed(path, value))
-
-    assert faults[0].startswith(f"case.yaml: {said}")
-
-
-def test_says_all_violations_of_the_api() -> None:
-    broken = _changed("scale/spec/replicas", -1, _changed("hpa/spec/maxReplicas", 0))
-
-    assert [
-        fault.split(":")[1].strip() for fault in _faults({**broken, "hpa": {**broken["hpa"], "kind": "X"}})
-    ] == [
-        "hpa.kind",
-        "hpa.spec.maxReplicas",
-        "hpa.spec.maxReplicas",
-        "scale.spec.replicas",
-    ]
-
-
-@pytest.mark.parametrize("missing", ["now", "hpa", "scale"])
-def test_says_what_is_missing(missing: str) -> None:
-    rest = {name: value for name, value in _LEAST.items() if name != missing}
-
-    assert _faults(rest) == [f"case.yaml: {missing}: absent: it is required"]
-
-
-@pytest.mark.parametrize("value", [[], 5, "text", None, True])
-def test_a_document_is_an_object(value: Any) -> None:
-    assert _faults(value)[0].startswith("case.yaml: the document: ")
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         (b"", "not JSON: "),
@@ -245,14 +131,6 @@ def test_what_is_not_json(text: bytes, said: str) -> None:
 
     assert str(raised.value).startswith(said)
     assert evaluate_document.read_name(text) is None
-
-
-def test_values_are_shown_short_and_visible() -> None:
-    long = _faults(_changed("now", "x" * 500))[0]
-    odd = _faults(_changed("hpa/spec/maxReplicas", "a\u0000\u202e\nb"))[0]
-
-    assert long.split(": ")[2] == f'"{"x" * 76}...'
-    assert odd.startswith('case.yaml: hpa.spec.maxReplicas: "a\\u0000\\u202e\\nb": expected an integer')
 
 
 @pytest.mark.parametrize(
@@ -331,6 +209,8 @@ def test_anything_anywhere_is_evaluated_or_refused_with_a_place(
         _outcome(partial(evaluate_document.read_json, text)),
         _outcome(partial(evaluate_document.read_plain, value)),
     ]
+    said = [list(map(str, read.faults)) for read in found if isinstance(read, InputError)]
+    assert said == said[:1] * 2 or not said
     for read in found:
         if isinstance(read, InputError):
             assert all(fault.value or fault.expected for fault in read.faults)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
@@ -13,7 +13,9 @@ from fastpath_tools import yaml_documents
 from fastpath_tools.boost import command as boost
 from fastpath_tools.boost.boost_patch import PatchOperation, Wish
 from fastpath_tools.yaml_documents import YAMLDocument
+from tests.support import thorough
 
+EXAMPLES = 1000 if thorough.is_chosen() else 30
 BOOST, ADVISE, PLAIN = Wish("boost"), Wish("advise"), Wish("")
 CASES = Path(__file__).parents[2] / "golden" / "boost"
 GIVEN = sorted(CASES.glob("*/*.*"))
@@ -125,7 +127,7 @@ _FORMS = [
 ]
 
 
-@pytest.mark.timeout(120)
+@settings(max_examples=EXAMPLES)
 @given(
     own=st.lists(_OWN, max_size=3),
     handshakes=st.lists(_HANDSHAKES, max_size=2),
@@ -188,7 +190,7 @@ _PIECES = st.sampled_from(
 _WISHES = st.sampled_from([BOOST, ADVISE, PLAIN, Wish("boost", "object")])
 
 
-@pytest.mark.timeout(120)
+@settings(max_examples=EXAMPLES)
 @given(
     st.sampled_from([SHOP, BOOSTED]),
     st.integers(0, 1500),

@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import thorough
+
 
 def _hpa(*metrics: dict[str, Any], spec: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
@@ -105,7 +107,10 @@ _MEANT = {"start", "end", "value", "averageValue", "apiVersion", "kind", "type"}
 """Fields that others stand for: a test of their own says which."""
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=1000 if thorough.is_chosen() else 30,
+)
 @given(_documents())
 def test_every_field_is_kept_or_named(convert: Any, trees: list[dict[str, Any]]) -> None:
     found = convert(*trees)

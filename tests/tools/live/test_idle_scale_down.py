@@ -1,13 +1,11 @@
 """What `fastpath doctor` reads for idle scale-down: the right to patch pods, their labels, other writers."""
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from adapter.compose.clock import SystemClock
 from adapter.kubernetes.write.deletion_costs import MANAGER
@@ -20,15 +18,11 @@ from fastpath_tools.live.api_objects import PodDocument
 from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import KubeconfigOptions
 from fastpath_tools.live.facts import PatchRight, Unread
-from scripts.generate import crd
-from tests.support.doctor import REQUESTS, Doctor, hpa
-from tests.support.ownerleases import owner_leases
 
 pytestmark = pytest.mark.timeout(20)
 
 USER = "system:serviceaccount:fastpath:fastpath-scaler"
 COST = "controller.kubernetes.io/pod-deletion-cost"
-MAY_NOT = "idle scale-down has no effect: ServiceAccount fastpath/fastpath-scaler may not patch pods"
 
 
 def scaler(name: str = "fastpath-scaler", account: str = "fastpath-scaler") -> dict[str, Any]:
@@ -106,55 +100,6 @@ async def test_a_version_that_may_not_be_read_is_unknown(cluster: Cluster, live:
     cluster.create(scaler())
     cluster.faults.forbidden_paths.add("/version")
     assert await live.patch_right("shop") == PatchRight("fastpath/fastpath-scaler", True, None)
-
-
-async def test_a_boosted_hpa_has_a_hop_for_it(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Doctor(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
-    cluster.create(scaler())
-    cluster.create(hpa("web", REQUESTS, mode="boost"))
-    assert "scale-down" not in await run.hops()
-    cluster.delete("HorizontalPodAutoscaler", "web", "shop")
-    annotations = {"fastpath.io/mode": "boost", "fastpath.io/scale-down": "idle"}
-    cluster.create(hpa("web", REQUESTS, annotations=annotations))
-    assert (await run.hops())["scale-down"]["state"] == "ok"
-    forbid_patches(cluster)
-    assert (await run.hops())["scale-down"]["finding"] == MAY_NOT
-    cluster.delete("HorizontalPodAutoscaler", "web", "shop")
-    cluster.create(hpa("web", REQUESTS, annotations={"fastpath.io/scale-down": "idle"}))
-    hop = (await run.hops())["scale-down"]
-    assert hop["finding"] == "idle scale-down has no effect: this HPA is not boosted"
-
-
-async def test_a_fast_autoscaler_tells_of_it(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Doctor(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
-    cluster.create(scaler())
-    cluster.create(yaml.safe_load(crd.PATH.read_text()))
-    fpa = {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 8,
-            "metrics": [REQUESTS],
-            "scaleDown": {"prefer": "Idle"},
-        },
-        "status": {"conditions": [{"type": "AbleToScale", "status": "True"}]},
-    }
-    cluster.create(fpa)
-    lease = {"holderIdentity": "scaler-0_1", "leaseDurationSeconds": 15}
-    for document in owner_leases("shop", lease):
-        cluster.create(document)
-    document = json.loads((await run("shop/web", "-o", "json")).out)
-    assert "; a scale-down removes the idlest pods first" in document["diagnosis"]
-    forbid_patches(cluster)
-    document = json.loads((await run("shop/web", "-o", "json")).out)
-    assert (document["state"], MAY_NOT in document["diagnosis"]) == ("warning", True)
-    assert document["change"].startswith("install the component: ")
 
 
 def pod(name: str, *managers: tuple[str, Any]) -> PodDocument:

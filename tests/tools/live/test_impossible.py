@@ -45,64 +45,6 @@ AVERAGE = {"type": "AverageValue", "averageValue": "100m"}
     ("autoscaler", "changes", "text", "change"),
     [
         pytest.param(
-            hpa(resource(container="wep")),
-            {"containers": (APP, SIDE)},
-            "no pod of Deployment web has a container wep, which spec.metrics[0] names: they have app, proxy",
-            "correct the container in spec.metrics[0]",
-            id="no such container",
-        ),
-        pytest.param(
-            hpa(LOAD, resource("nvidia.com/gpu")),
-            {},
-            "spec.metrics[1] is of resource nvidia.com/gpu, and metrics.k8s.io has only cpu and memory",
-            "use cpu or memory, or a metric of pods",
-            id="no such resource",
-        ),
-        pytest.param(
-            hpa(resource("CPU", container="app")),
-            {},
-            "spec.metrics[0] is of resource CPU, and metrics.k8s.io has only cpu and memory",
-            "use cpu or memory, or a metric of pods",
-            id="no such resource of a container",
-        ),
-        pytest.param(
-            hpa(resource()),
-            {"containers": (APP, SIDE)},
-            "container proxy of Deployment web has no request for cpu, of which spec.metrics[0] is a share",
-            "set resources.requests.cpu of container proxy",
-            id="no request",
-        ),
-        pytest.param(
-            hpa(),
-            {"containers": (SIDE,)},
-            "container proxy of Deployment web has no request for cpu, of which spec.metrics[0] is a share",
-            "set resources.requests.cpu of container proxy",
-            id="no request for the default metric",
-        ),
-        pytest.param(
-            hpa(resource(averageUtilization=95, type="Utilization")),
-            {"containers": (container("app", cpu="500m", limits="500m"),)},
-            "the limits of Deployment web end cpu at 105 % of the target of spec.metrics[0], so it never "
-            "asks for more pods",
-            "lower the target of spec.metrics[0], or raise the limits",
-            id="a target that limits keep from being exceeded",
-        ),
-        pytest.param(
-            hpa(resource(**AVERAGE)),
-            {"containers": (container("app", limits="50m"),)},
-            "the limits of Deployment web end cpu at 50 % of the target of spec.metrics[0], so it never asks "
-            "for more pods",
-            "lower the target of spec.metrics[0], or raise the limits",
-            id="an average above the limits",
-        ),
-        pytest.param(
-            hpa(LOAD, minReplicas=9),
-            {},
-            "minReplicas, 9, is above maxReplicas, 8",
-            "raise spec.maxReplicas, or lower spec.minReplicas",
-            id="bounds that cross",
-        ),
-        pytest.param(
             hpa(LOAD, kind="ReplicaSet"),
             {"owner": "Deployment web"},
             "ReplicaSet web belongs to Deployment web, which sets its count",
@@ -118,9 +60,10 @@ AVERAGE = {"type": "AverageValue", "averageValue": "100m"}
         ),
     ],
 )
-def test_a_cause(
+def test_a_cause_that_a_cluster_seldom_shows(
     autoscaler: HorizontalPodAutoscaler, changes: dict[str, Any], text: str, change: str
 ) -> None:
+    """All others: tests/golden/doctor/impossible."""
     assert impossible.find(autoscaler, TARGET._replace(**changes)) == (text, change)
 
 

@@ -5,14 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
 from fastpath_tools.doctor.autoscaler_hops import advise, may_pull, pods_hop
-from fastpath_tools.doctor.diagnosis import examine_fast
-from fastpath_tools.doctor.hops import Improvement, State, Took
+from fastpath_tools.doctor.hops import Improvement, Took
 from fastpath_tools.live.api_objects import (
     InvolvedObject,
     ObjectEvent,
@@ -20,14 +17,12 @@ from fastpath_tools.live.api_objects import (
     measure_pulls,
     measure_starts,
 )
-from fastpath_tools.live.facts import Leader, Leaders, Probe, Pulls, Starts, TargetFacts, Unread
-from tests.support.doctor import fast_facts
+from fastpath_tools.live.facts import Probe, Pulls, Starts, Unread
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600
 """2026-03-02T10:00:00Z"""
 PROBE = Probe("readiness probe of container web", 0.0, 10.0)
-LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
 
 
 def pod(
@@ -243,32 +238,3 @@ def test_the_hop_of_a_pod() -> None:
     )
     assert hop.took == Took(110, 110)
     assert hop.change is not None
-
-
-def _fast(starts: Starts | None, *conditions: dict[str, str]) -> tuple[State, str, str]:
-    document = {
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5},
-        "status": {"conditions": [{"type": "AbleToScale", "status": "True"}, *conditions]},
-    }
-    fpa = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-    found = examine_fast(fpa, fast_facts(fpa, LEADERS, target=TargetFacts(4, "app=web", starts=starts)))
-    return found.state, found.diagnosis, found.change
-
-
-def test_a_fast_autoscaler_with_nothing_wrong() -> None:
-    well = "its conditions report no problem"
-    assert _fast(None) == (State.OK, well, "")
-    text = f"{well}; pods take p50 14 s, p95 14 s to Ready (4 pods)"
-    assert _fast(Starts(times(14, None), PROBE)) == (State.OK, text, "")
-    refused = {
-        "type": "ForecastReady",
-        "status": "True",
-        "reason": "Refused",
-        "message": "target 9 is better",
-    }
-    assert _fast(None, refused) == (State.OK, f"{well}; target 9 is better", "")
-    state, text, change = _fast(Starts(times(14, 12), PROBE))
-    assert state is State.OK
-    assert "2 s until containers run, 12 s until Ready" in text
-    assert change.endswith("up to 10 s of 14 s are its period (saves 4.5 s)")

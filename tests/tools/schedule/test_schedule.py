@@ -110,11 +110,11 @@ def test_windows_of_a_month_that_begin_each_minute_for_ten_years(run: Runner) ->
     assert (found["boundaries"], len(found["levels"])) == ([], 1)
 
 
-def test_a_hundred_windows_for_a_year(run: Runner) -> None:
+def test_a_hundred_windows_for_two_months(run: Runner) -> None:
     windows = [{"from": f"08:{number % 60:02d}", "to": "18:00"} for number in range(100)]
-    range_ = span("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z")
+    range_ = span("2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z")
     found = run(*range_, "-o", "json", text=json.dumps(document(*windows))).document
-    assert len(found["boundaries"]) == 2 * 100 * 365
+    assert len(found["boundaries"]) == 2 * 100 * 59
 
 
 @pytest.mark.integration

@@ -259,12 +259,11 @@ async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(
 ) -> None:
     document = doctor.hpa("web", doctor.CPU)
     reader = await open_reader(cluster, stack, tmp_path)
-    for turns, count in enumerate((4, 5, 4, 5, 4, 5), start=-1):
+    for turns, count in enumerate((4, 5, 4), start=-1):
         document["status"]["desiredReplicas"] = count
         cluster.update(document) if turns >= 0 else cluster.create(document)
         fleet = await read_until(reader, _wants(count))
         assert fleet.rows[0].reversals == max(turns, 0)
-    assert fleet.rows[0].problems == (Problem.FLAPPING,)
 
 
 # -- examinations --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.ui import sentence
 from tests.support import incidents
 from tests.support.autoscaler_views import explain
-from tests.support.doctor import CPU, REQUESTS, hpa
+from tests.support.doctor import CPU, REQUESTS
 from tests.support.incidents import Incident, incident, measured
 from tests.support.tls import Authority
 
@@ -75,14 +75,6 @@ async def test_a_series_that_comes_between_two_queries_has_no_wrong_label(shop: 
     assert "but not with" not in await first_sentence(shop, prometheus=True)
 
 
-async def test_a_wrong_label_without_a_prometheus(shop: Incident) -> None:
-    shop.metrics.count = 0
-    shop.create(QUEUE, ScalingActive=NO_EXTERNAL)
-    assert await first_sentence(shop) == (
-        "4 replicas: Fastpath answers without a value of queue_depth with queue=mails"
-    )
-
-
 async def test_a_stale_exporter(shop: Incident) -> None:
     shop.prometheus.values["max(timestamp("] = incidents.now() - 200
     shop.create(REQUESTS, current=measured("10"))
@@ -90,12 +82,6 @@ async def test_a_stale_exporter(shop: Incident) -> None:
         r"4 replicas: the value of http_requests_per_second is 3 m 2\d s old: a sample comes every 15 s",
         await first_sentence(shop, prometheus=True),
     )
-
-
-async def test_a_stale_exporter_without_a_prometheus(shop: Incident) -> None:
-    shop.metrics.age = 300
-    shop.create(REQUESTS, current=measured("10"))
-    assert (await first_sentence(shop)).startswith("4 replicas: the value of http_requests_per_second is 5 m")
 
 
 async def test_the_maximum_is_reached(shop: Incident) -> None:
@@ -173,63 +159,6 @@ async def test_when_a_stabilization_window_ends(shop: Incident) -> None:
     assert text.endswith(f"2 replicas at {change.at[11:19]} UTC if the load stays.")
 
 
-async def test_a_missing_request(shop: Incident) -> None:
-    message = (
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: "
-        "missing request for cpu in container web of Pod web-1"
-    )
-    shop.create(CPU, ScalingActive=("False", "FailedGetResourceMetric", message))
-    assert "missing request for cpu in container web of Pod web-1" in await first_sentence(shop)
-
-
-async def test_a_quota_refuses_pods(shop: Incident) -> None:
-    shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
-    message = (
-        'pods "web-1" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=4, limited: pods=4'
-    )
-    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
-    shop.cluster.patch("Deployment", "web", {"status": {"conditions": [condition]}}, "shop")
-    shop.create(REQUESTS, current=measured("10"), status={"desiredReplicas": 8})
-    reading = await shop.read()
-    assert explain(reading.view, reading.examination) == (
-        "8 replicas, 4 of them ready: Deployment web has 4 of 8 replicas: new pods are refused: "
-        f"{message}. Raise the ResourceQuota of the namespace, or lower the requests of its pods."
-    )
-
-
-async def test_the_events_of_a_set_say_that_a_quota_refuses_pods(shop: Incident) -> None:
-    shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "refused", "namespace": "shop"},
-        "involvedObject": {"kind": "Deployment", "name": "web", "namespace": "shop"},
-        "reason": "FailedCreate",
-        "message": "create Pod web-4 failed error: pods is forbidden: exceeded quota: compute",
-    }
-    shop.cluster.create(event)
-    shop.create(REQUESTS, current=measured("10"))
-    assert "new pods are refused: create Pod web-4 failed" in await first_sentence(shop)
-
-
-async def test_the_metrics_adapter_is_down(shop: Incident) -> None:
-    shop.metrics.count = None
-    condition = {
-        "type": "Available",
-        "status": "False",
-        "reason": "MissingEndpoints",
-        "message": "endpoints for service/fastpath have no addresses",
-    }
-    name = "v1beta2.custom.metrics.k8s.io"
-    shop.cluster.patch("APIService", name, {"status": {"conditions": [condition]}}, "")
-    failure = "the HPA was unable to compute the replica count: unable to get metric"
-    shop.create(REQUESTS, ScalingActive=("False", "FailedGetPodsMetric", failure))
-    assert (await first_sentence(shop)).startswith(
-        "4 replicas: custom.metrics.k8s.io is not available: Fastpath: "
-        "endpoints for service/fastpath have no addresses"
-    )
-
-
 def add_canary(shop: Incident) -> None:
     """Create a Deployment whose pods have the labels of the stable one."""
     shop.cluster.create(deployment("web-canary", "shop", 1, {"app": "web"}))
@@ -242,37 +171,6 @@ async def test_a_canary_has_the_labels_of_the_stable_pods(shop: Incident) -> Non
     assert await first_sentence(shop) == (
         "4 replicas, 5 pods ready: the selector app=web of Deployment web also matches "
         "1 pod of Deployment web-canary: their values count as its own"
-    )
-
-
-async def test_a_canary_with_an_autoscaler_of_its_own(shop: Incident) -> None:
-    add_canary(shop)
-    message = "pods by selector app=web are controlled by multiple HPAs: [shop/web shop/web-canary]"
-    shop.create(REQUESTS, ScalingActive=("False", "AmbiguousSelector", message))
-    other = hpa("web-canary", REQUESTS)
-    other["spec"]["scaleTargetRef"]["name"] = "web-canary"
-    shop.cluster.create(other)
-    assert "matches 1 pod of Deployment web-canary" in await first_sentence(shop)
-
-
-async def test_pods_that_no_node_has_room_for(shop: Incident) -> None:
-    """They come before the maximum: a greater one would add pods that wait as well."""
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/3 nodes are available: 3 Insufficient cpu.",
-    }
-    pod = {"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "conditions": [condition]}}
-    sibling = shop.cluster.list("Pod", "shop")[0]["metadata"]
-    shared = {key: sibling[key] for key in ("namespace", "labels", "ownerReferences")}
-    shop.cluster.create(pod | {"metadata": {"name": "wide", "creationTimestamp": timestamp(EPOCH)} | shared})
-    limited = ("True", "TooManyReplicas", "the desired replica count is more than the maximum replica count")
-    shop.create(REQUESTS, current=measured("30"), ScalingLimited=limited)
-    assert re.fullmatch(
-        r"4 replicas: 1 pod of Deployment web waits for a node since \S+ UTC \(ReplicaSet web-\S+\): "
-        "0/3 nodes are available: 3 Insufficient cpu",
-        await first_sentence(shop),
     )
 
 
