@@ -29,7 +29,7 @@ ON = Boost(BOOST, digest="one")
 class HandFloors:
     """What is published, in the order in which it was asked for; `fail` is why nothing more is.
 
-    What waits for the `gate` is superseded by `want`, as with a FloorWriter.
+    A write that the `gate` holds is superseded by `want`, as with a FloorWriter.
     """
 
     def __init__(self, log: list[str]) -> None:

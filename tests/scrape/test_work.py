@@ -175,7 +175,7 @@ async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
 
 @pytest.mark.parametrize("during", ["the scrape", "the time after it"])
 async def test_of_pods_that_are_gone_nothing_is_kept(during: str) -> None:
-    """Nor are owners told of a scrape that ends after its pod is gone."""
+    """A scrape that ends after its pod is gone reaches no owner."""
     async with scraping() as here:
         told: list[object] = []
         if during == "the scrape":
