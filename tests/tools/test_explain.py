@@ -1,4 +1,4 @@
-"""`fastpath explain` asks the scaler that decides, which may not answer. Its outputs: tests/golden/explain."""
+"""`fastpath explain` asks the scaler that decides, which may not answer. Outputs: tests/golden/explain."""
 
 import asyncio
 from collections.abc import AsyncIterator
