@@ -94,7 +94,7 @@ class StoredCluster(Cluster):
 
 
 def _shown(server: str) -> dict[str, Any] | None:
-    """Return what a scaler shows in the files of `http://FILE/FILE`; None where one does not exist."""
+    """Return what a scaler shows in the files of `http://FILE/FILE`; None if they are no files."""
     files = [Path(name) for name in server.removeprefix("http://").split("/")]
     if not all(file.is_file() for file in files):
         return None

@@ -335,6 +335,13 @@ def test_pods_of_a_node_that_is_gone_come_before_the_server_that_ran_there() -> 
     assert (found.diagnosis, found.change) == (unready.text, unready.change)
 
 
+def test_a_growth_of_more_than_an_hour() -> None:
+    slow = {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1800}]}}
+    found = examine(facts(hpa=hpa(behavior=slow)))
+    assert hop(found, "behavior").text == "from 4 to 8 replicas takes more than an hour"
+    assert times(found, "behavior") == (3600, 3600)
+
+
 @pytest.mark.parametrize(
     ("policies", "current", "goal", "took"),
     [
@@ -344,9 +351,10 @@ def test_pods_of_a_node_that_is_gone_come_before_the_server_that_ran_there() -> 
         ([Policy(False, 4, 15 * SECOND), Policy(True, 100, 15 * SECOND)], 1, 5, 0),
         ([Policy(False, 4, 15 * SECOND)], 1, 6, 15),
         ([Policy(False, 1, 15 * SECOND)], 3, 3, 0),
+        ([Policy(False, 1, 1800 * SECOND)], 4, 8, None),
     ],
 )
-def test_growth(policies: list[Policy], current: int, goal: int, took: int) -> None:
+def test_growth(policies: list[Policy], current: int, goal: int, took: int | None) -> None:
     assert autoscaler_hops.growth_seconds(Rules(0, "Max", tuple(policies)), current, goal) == took
 
 

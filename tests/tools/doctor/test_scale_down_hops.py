@@ -4,18 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    FastPathAutoscaler,
-    FastPathAutoscalerStatus,
-    Metadata,
-)
-from adapter.model.autoscaling.hpa import Condition, CrossVersionObjectReference
-from fastpath_tools.doctor.diagnosis import examine_fast
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from fastpath_tools.doctor.hops import Hop, Improvement, ScaleDownFacts, State
 from fastpath_tools.doctor.scale_down_hops import scale_down_hop
-from fastpath_tools.live.facts import Leader, Leaders, PatchRight, TargetFacts, Unread
-from tests.support.doctor import fast_facts
+from fastpath_tools.live.facts import PatchRight, TargetFacts, Unread
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 TARGET = TargetFacts(4, "app=web", labels=frozenset({"app", "pod-template-hash"}))
@@ -115,17 +107,3 @@ def test_an_hpa_that_must_not_be_boosted_is_not_to_be_boosted() -> None:
 def test_what_was_not_read_is_unknown(changed: ScaleDownFacts, why: str) -> None:
     text = f"whether idle scale-down has an effect is not known: {why}"
     assert scale_down_hop(changed) == Hop("scale-down", State.UNKNOWN, text, timed=False)
-
-
-def test_a_fast_autoscaler_tells_of_it() -> None:
-    fpa = FastPathAutoscaler(
-        metadata=Metadata("web", "shop"),
-        status=FastPathAutoscalerStatus(conditions=(Condition("AbleToScale", "True"),)),
-    )
-    leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
-    well = examine_fast(fpa, fast_facts(fpa, leaders, scale_down=facts()))
-    text = "its conditions report no problem; a scale-down removes the idlest pods first"
-    assert (well.state, well.diagnosis, well.change) == (State.OK, text, "")
-    ill = examine_fast(fpa, fast_facts(fpa, leaders, scale_down=facts(right=NO_RIGHT)))
-    text = f"its conditions report no problem; idle scale-down has no effect: {MAY_NOT}"
-    assert (ill.state, ill.diagnosis, ill.change) == (State.WARNING, text, INSTALL)

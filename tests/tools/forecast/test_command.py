@@ -1,15 +1,13 @@
 """`fastpath forecast` over a load of a file, and the card of a running scaler."""
 
-import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
 
 from adapter.bounds.forecast.verdict import ForecastCard
 from adapter.cli import main
@@ -19,6 +17,7 @@ from fastpath_forecast.judge import Case
 from fastpath_forecast.simulate.load import Load, of_points
 from fastpath_tools.forecast import command
 from fastpath_tools.forecast.options import COMMAND
+from fastpath_tools.live import scaler_access
 from fastpath_tools.loads import sources
 from tests.support.cards import candidate, card, weekly_load
 from tests.support.simulation import HPA, Printed
@@ -168,78 +167,17 @@ def test_whole_hours(start: int, seconds: int, begin: int, kept: int) -> None:
 # -- a running scaler ----------------------------------------------------------------------------------------
 
 
-class Scaler:
-    """Answers as the process that leads."""
-
-    def __init__(self) -> None:
-        self.document: dict[str, Any] = {"namespace": "shop", "name": "web"}
-        self.asked: list[str] = []
-        self.url = ""
-
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        self.asked.append(request.path)
-        return web.Response(body=msgspec.json.encode(self.document))
-
-
-@pytest.fixture
-async def scaler() -> AsyncIterator[Scaler]:
-    made = Scaler()
-    runner = web.ServerRunner(web.Server(made.handle))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
-
-
-async def _ask(scaler: Scaler, *arguments: str) -> int:
-    given = ["forecast", "shop/web", f"--server={scaler.url}", *arguments]
-    return await asyncio.to_thread(main.main, given)
-
-
-async def test_the_card_of_a_running_scaler(
-    scaler: Scaler, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_only_the_scaler_needs_numpy(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "numpy", None)  # only the scaler needs it
+    """What is shown of its card: tests/golden/forecast/running-scaler."""
     shown = {"card": card(candidate("week"), chosen="week", mode="Floor"), "floor": 12, "withheld": ""}
-    scaler.document["forecast"] = shown
-    assert await _ask(scaler) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[0] == "shop/web: week acts: 80 % less shortage for 10 % more pods"
-    assert lines[-1] == "now the floor is 12"
-    assert scaler.asked == ["/debug/fastpath/autoscalers/shop/web"]
-    assert await _ask(scaler, "-o", "json") == 0
+
+    async def fetch(*_: object) -> Any:
+        return {"forecast": msgspec.to_builtins(shown)}
+
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setattr(scaler_access, "fetch", fetch)
+    assert main.main(["forecast", "shop/web", "-o", "json"]) == 0
     expected = json.loads(msgspec.json.encode({"name": "shop/web", **shown}))
     assert json.loads(capfd.readouterr().out) == expected
-    assert await _ask(scaler, "-o", "svg") == 0
-    assert "now the floor is 12</text>" in capfd.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("forecast", "said"),
-    [
-        (None, "shop/web has no forecast: set spec.forecast of a FastPathAutoscaler, or the annotation"),
-        ({"floor": 0, "withheld": ""}, "shop/web has no verdict on its forecast: none was made yet"),
-        ({"card": None, "floor": 0}, "shop/web has no verdict on its forecast: none was made yet"),
-        ({"card": {"mode": 1}}, "shop/web: the scaler shows a forecast that cannot be read: "),
-    ],
-)
-async def test_a_scaler_without_a_card(
-    scaler: Scaler, capfd: pytest.CaptureFixture[str], forecast: object, said: str
-) -> None:
-    scaler.document["forecast"] = forecast
-    assert await _ask(scaler) == 1
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith(f"fastpath forecast: {said}")
-
-
-async def test_the_condition_says_why_there_is_no_verdict(
-    scaler: Scaler, capfd: pytest.CaptureFixture[str]
-) -> None:
-    message = "the history cannot be read: connection refused"
-    condition = {"status": "False", "reason": "HistoryUnreadable", "message": message}
-    shown = {"card": None, "floor": 0, "withheld": "", "condition": condition}
-    scaler.document["forecast"] = shown
-    assert await _ask(scaler) == 1
-    assert capfd.readouterr().err.endswith(f"shop/web has no verdict on its forecast: {message}\n")

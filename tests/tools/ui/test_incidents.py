@@ -14,7 +14,7 @@ from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.ui import sentence
 from tests.support import incidents
 from tests.support.autoscaler_views import explain
-from tests.support.doctor import CPU, REQUESTS
+from tests.support.doctor import REQUESTS
 from tests.support.incidents import Incident, incident, measured
 from tests.support.tls import Authority
 
@@ -206,42 +206,6 @@ LOST = ("False", "FailedGetPodsMetric", "the HPA was unable to compute the repli
             "Ingress mein, which metric hits is of, does not exist",
             "correct describedObject.name in spec.metrics",
             id="an object that is not there",
-        ),
-        pytest.param(
-            REQUESTS,
-            {},
-            {"ScalingActive": ("False", "ScalingDisabled", "scaling is disabled")},
-            4,
-            "the target is scaled to zero, which disables the autoscaler",
-            "give the target at least one replica",
-            id="a target at zero",
-        ),
-        pytest.param(
-            REQUESTS,
-            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "wep"}},
-            {"AbleToScale": ("False", "FailedGetScale", 'deployments.apps "wep" not found')},
-            4,
-            "Deployment wep does not exist",
-            "correct spec.scaleTargetRef, or create Deployment wep",
-            id="no target",
-        ),
-        pytest.param(
-            REQUESTS,
-            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "deployment", "name": "web"}},
-            {"AbleToScale": ("False", "FailedGetScale", 'no matches for kind "deployment"')},
-            4,
-            "the cluster has no kind deployment in apps",
-            "correct kind and apiVersion of spec.scaleTargetRef",
-            id="no such kind",
-        ),
-        pytest.param(
-            CPU,
-            {"metrics": [CPU | {"resource": CPU["resource"] | {"name": "gpu"}}]},
-            {"ScalingActive": LOST},
-            4,
-            "spec.metrics[0] is of resource gpu, and metrics.k8s.io has only cpu and memory",
-            "use cpu or memory, or a metric of pods",
-            id="no such resource",
         ),
     ],
 )
