@@ -288,9 +288,9 @@ class Doctor:
     async def _offer(self, hpa: HPA, mode: str) -> BoostOffer:
         """Return what boosting an HPA, also with the other handshake, depends on."""
         meta, leaders = hpa.metadata, await self.cluster.leaders(hpa.metadata.namespace)
+        ways = [model.EXTERNAL, model.OBJECT] if len(meta.name) <= model.LONGEST_NAME else [model.OBJECT]
         if mode != BOOST and autoscaler_hops.lacks_scaler(meta.namespace, leaders):
-            return BoostOffer(leaders, ())
-        ways = (model.EXTERNAL, model.OBJECT) if len(meta.name) <= model.LONGEST_NAME else (model.OBJECT,)
+            ways = []
         floors: list[MetricFacts] = []
         for metric in (model.handshake(meta.name, way) for way in ways):
             serving = await self.cluster.serving(GROUPS[metric.type])
