@@ -33,10 +33,11 @@ from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from fastpath_tools.live.preview import named_series
 from scripts.generate import crd
-from tests.support import recorded, structural
+from tests.docs import recorded
+from tests.docs.recorded import RecordedEndpoint
+from tests.support import structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
-from tests.support.recorded import RecordedEndpoint
 from tests.support.scaling import NOW, pod, pods
 from tests.support.world import FakePod, Outcome, World, read_scraped, series, vector, world
 

@@ -19,7 +19,7 @@ import yaml
 from fastpath_sandbox.apiserver.server import Cluster
 
 FILES = sorted((Path(__file__).parent / "apiserver").glob("*.http"))
-MADE_UP = re.compile(r"\b\w{8}-\w{4}-\w{4}-\w{4}-\w{12}\b|(?<=web-)[a-z0-9]{5}\b")
+MADE_UP = re.compile(r"\b\w{8}-\w{4}-\w{4}-\w{4}-\w{12}\b|(?<=web-)[a-z0-9]{5}\b|(?<=127.0.0.1:)\d+")
 
 
 def requests(text: str) -> Iterator[tuple[str, str]]:

@@ -168,13 +168,6 @@ def admit(cluster: Cluster) -> None:
         cluster.create(certificates.config_map_object(certificates.config_map(front_proxy.pem, clients.pem)))
 
 
-def _trusting_everyone() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 def _aggregate(directory: Path, context: ssl.SSLContext) -> tuple[dict[str, str], list[str]]:
     """Have a context show a front proxy's certificate; returns its headers and the flags to trust it."""
     authority = certificates.Signer("aggregation-ca")
@@ -203,7 +196,8 @@ async def running(
     has to know `token` by itself. With `aggregated` the `RunningAdapter` shows no token: it is the
     aggregator's own check, which no review is asked about.
     """
-    headers, context = {"Authorization": f"Bearer {token}"}, _trusting_everyone()
+    headers, context = {"Authorization": f"Bearer {token}"}, ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if aggregated:
         headers, more = _aggregate(directory, context)
         arguments = (*arguments, *more)

@@ -82,3 +82,15 @@ async def test_both_forms_say_the_same(cluster: Cluster, http: aiohttp.ClientSes
 async def test_which_form_is_sent(on: bool, accept: str, kind: str) -> None:  # noqa: FBT001  # a table's column
     async with Cluster(aggregated_discovery=on) as cluster, aiohttp.ClientSession(cluster.url) as http:
         assert (await get(http, "/apis", accept))["kind"] == kind
+
+
+async def test_custom_kinds_name_their_group_in_the_aggregated_form(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
+    cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True, ("wd",), ("all",)))
+    document = await get(http, "/apis", AGGREGATED)
+    items = {item["metadata"]["name"]: item["versions"][0]["resources"] for item in document["items"]}
+    (widgets,) = items["example.com"]
+    assert widgets["responseKind"] == {"group": "example.com", "version": "v1", "kind": "Widget"}
+    assert (widgets["shortNames"], widgets["categories"]) == (["wd"], ["all"])
+    assert items["apps"][0]["responseKind"]["group"] == ""

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.model.label_selectors import parse_selector
@@ -31,6 +31,7 @@ LABELS = st.dictionaries(
 )
 
 
+@example("a>1,b<1", {"a": "2", "b": "0"})
 @given(st.lists(REQUIREMENTS, max_size=3).map(",".join), LABELS)
 def test_label_selectors_mean_what_the_adapter_reads_in_them(text: str, labels: dict[str, str]) -> None:
     assert selectors.label_selector(text)(record(**labels)) is parse_selector(text, later=True).matches(
