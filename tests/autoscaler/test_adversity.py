@@ -41,6 +41,13 @@ async def go_on(bench: Bench, turn: asyncio.Event) -> None:
         await asyncio.sleep(0)
 
 
+async def test_an_autoscaler_that_is_removed_while_its_write_waits_writes_nothing(bench: Bench) -> None:
+    turn = await begin_to_wait(bench, 8)
+    bench.controller.remove(KEY)
+    await go_on(bench, turn)
+    assert bench.server.writes == []
+
+
 # --- another target ----------------------------------------------------------------------------------------
 
 

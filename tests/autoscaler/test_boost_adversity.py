@@ -211,6 +211,15 @@ def bench() -> BoostBench:
     return BoostBench()
 
 
+async def test_a_publication_that_outlives_its_annotation_is_withdrawn(bench: BoostBench) -> None:
+    bench.floors.gate = asyncio.Event()
+    await bench.begin_boosted(8)
+    bench.controller.remove(KEY)
+    bench.floors.gate.set()
+    await bench.step()
+    assert (bench.server.writes, bench.floors.entries) == ([], {})
+
+
 async def test_a_reversal_met_by_a_conflict_names_its_writer(bench: BoostBench) -> None:
     await bench.begin_boosted(6, ON._replace(shown=4))
     bench.server.tell("web")

@@ -63,6 +63,16 @@ async def test_a_scaler_that_keeps_no_history(bench: Bench) -> None:
     assert fleet(bench).autoscalers[0].reversals == 0
 
 
+async def test_the_history_stays_with_a_clock_that_is_set(bench: Bench) -> None:
+    await bench.begin_with(4)
+    bench.clock.skew += 3600
+    await bench.step(1)
+
+    history = view(bench).history
+    assert history is not None
+    assert [point.demand for point in history.points] == [4]
+
+
 async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.want(2)

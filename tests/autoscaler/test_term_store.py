@@ -246,7 +246,7 @@ async def test_a_former_owner_cannot_replace_what_a_new_one_has_stored(
 async def test_the_first_entries_have_room(
     store: Store, process: NotesProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(term_store, "LIMIT", 10)
+    monkeypatch.setattr(term_store, "LIMIT", 5)
     async with process.owning(Owner(a="1234", b="123456", c="1234", d="1")):
         await asyncio.sleep(1)
     assert store.texts(NAME) == {"a": "1234"}

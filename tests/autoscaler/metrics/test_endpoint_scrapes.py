@@ -263,6 +263,7 @@ async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
         references: list[dict[str, Any]] = [{}, {"targetRef": victim}]
         references.append({"targetRef": {"kind": "Pod", "name": "a"}})
         endpoints = [{"addresses": [foreign.host], **reference} for reference in references]
+        endpoints.append({"addresses": ["169.254.169.254"]})
         written = endpoint_slice("by-hand", "gateway", *endpoints)
         written["ports"][0]["port"] = foreign.port
         cluster.create(written)
@@ -270,7 +271,9 @@ async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
         await until(lambda: here.value() == 3)
 
         assert here.read().overdue == "127.0.0.2 is not the address of a pod of namespace inference"
-        assert here.counted("fastpath_scrape_endpoints_refused_total", reason="foreign") == 3
+        refused = "fastpath_scrape_endpoints_refused_total"
+        assert here.counted(refused, reason="foreign") == 3
+        assert here.counted(refused, reason="address") == 1
         assert foreign.seen == []
         assert ("scrape-endpoints", "externalRules[0]") in here.problems.active()
 
