@@ -138,5 +138,3 @@ async def test_faults(server: Prometheus, api: aiohttp.ClientSession) -> None:
     await server.up()
     assert server.url == url
     assert (await query(api, "up"))[0] == 200
-
-
