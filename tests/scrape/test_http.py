@@ -23,14 +23,13 @@ from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.listener import Listener
-from tests.scrape.wire import Scraping, WirePod
+from tests.scrape.wire import ACCESS, Scraping, WirePod
 from tests.support.clock import FakeClock
 from tests.support.scraping import LoneScraper
 from tests.support.tls import Authority
 from tests.support.waiting import other_work
 
 BODY = b"# TYPE x gauge\nx 1\n"
-ACCESS = Access("metrics", timeout=1.0)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

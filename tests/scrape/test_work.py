@@ -16,6 +16,7 @@ from adapter.scrape.targets import ScrapedAnswer
 from tests.scrape import scenes
 from tests.scrape.scenes import IDS, churning, queues, reason, scrape_at_once, target
 from tests.support.clock import FakeClock
+from tests.support.waiting import until
 from tests.support.world import FakePod, World, custom_question, vector
 
 GOOD, BAD, WORSE = FakePod("good", "10.0.0.1"), FakePod("bad", "10.0.0.2"), FakePod("worse", "10.0.0.3")
@@ -184,7 +185,7 @@ async def test_of_pods_that_are_gone_nothing_is_kept(during: str) -> None:
         if during != "the scrape":
             await running
             assert here.metric("fastpath_scraped_series_bytes") > 0
-        await asyncio.sleep(0)
+        await until(lambda: len(here.reader.asked) == 3)
         here.scraped.subscribe(told.append)
         here.scraped.want("good/x", "good", ["depth"], [GOOD._replace(ip="10.0.0.8")])
         here.scraped.forget("bad/x")

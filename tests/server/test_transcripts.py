@@ -117,8 +117,9 @@ METRICS = [
 async def answer(provider: Provider) -> None:
     """Set what the provider has for the last question."""
     question = provider.questions[-1]
-    if isinstance(question, CustomQuestion | ExternalQuestion) and question.metric in FAILURES:
-        raise FAILURES[question.metric]
+    failing = question.metric if isinstance(question, CustomQuestion | ExternalQuestion) else question.name
+    if failing in FAILURES:
+        raise FAILURES[failing]
     if isinstance(question, CustomQuestion):
         provider.items = CUSTOM.get(question.metric, ())
     elif isinstance(question, ExternalQuestion):

@@ -54,6 +54,7 @@ async def test_rebuilt_only_for_a_new_generation(provider: Provider, documents: 
     path = f"/apis/{EXTERNAL_GROUP}/v1beta1"
     first, etag = await find(documents, path), (await find(documents, "/apis", aggregated=True)).etag
     provider.external_names = []
+    documents.serve(BOTH)
     assert await find(documents, path) is first
     provider.generation += 1
     assert (await read(documents, path))["resources"][0]["name"] == "externalmetrics", (

@@ -128,6 +128,7 @@ async def test_a_bad_timeout_is_said_before_all_else(served: Served) -> None:
 async def test_a_long_query_is_read_in_a_thread_of_its_own(served: Served, target: str) -> None:
     """Other requests go on meanwhile; and what it asks is the same."""
     assert len(LONG) > 4096
+    assert (await served.get("/version", headers=BOB)).status == 200
     with watching() as parsed:
         assert (await served.get(f"{target}?{LONG}", headers=BOB)).status == 200
     assert parsed
