@@ -129,7 +129,7 @@ def fence(clock: FakeClock) -> LeaseFence:
 def refusal(fence: LeaseFence) -> str:
     with pytest.raises(NotLeadingError) as caught:
         fence.check()
-    return str(caught)
+    return str(caught.value)
 
 
 def test_a_write_may_take_the_rest_of_the_renew_deadline(clock: FakeClock, fence: LeaseFence) -> None:
