@@ -124,7 +124,7 @@ def test_more_samples_than_allowed_are_refused(line: bytes) -> None:
     body = b"y 1\n" + line * 5
 
     assert len(parse(body, ["x", "y"], limit=6)) == 6
-    with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of x$"):
+    with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of [xy]$"):
         parse(body, ["y", "x"], limit=5)
 
 
