@@ -119,12 +119,13 @@ def test_the_format_is_known_by_its_type(content_type: str, openmetrics: bool) -
     assert exposition.is_openmetrics(content_type) is openmetrics
 
 
-@pytest.mark.parametrize("line", [b"x 1\n", b'{"x",a="1"} 1\n'], ids=["named", "quoted"])
-def test_more_samples_than_allowed_are_refused(line: bytes) -> None:
-    body = b"y 1\n" + line * 5
+_ONE_AND_FIVE, _SIX_QUOTED = b"y 1\n" + b"x 1\n" * 5, b'{"x",a="1"} 1\n' * 6
 
+
+@pytest.mark.parametrize("body", [_ONE_AND_FIVE, _SIX_QUOTED], ids=["named", "quoted"])
+def test_more_samples_than_allowed_are_refused(body: bytes) -> None:
     assert len(parse(body, ["x", "y"], limit=6)) == 6
-    with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of [xy]$"):
+    with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of x$"):
         parse(body, ["y", "x"], limit=5)
 
 
