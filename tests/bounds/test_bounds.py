@@ -39,7 +39,7 @@ def test_a_lead_has_a_limit() -> None:
     assert Lead(StartUps.of([599]), delay=2).of_raise(0, 1) == MOST_LEAD
 
 
-@pytest.mark.parametrize(("least", "most", "expected"), answers("bounds", "limits"))
+@pytest.mark.parametrize(("least", "most", "expected"), answers("bounds/bounds", "limits"))
 def test_limits(least: int | None, most: int | None, expected: list[int]) -> None:
     """The autoscaler has minReplicas 2 and maxReplicas 10."""
     assert [*Bounds(least, most, ("shop/office a",)).limits(2, 10)] == expected

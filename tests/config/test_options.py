@@ -141,12 +141,12 @@ def test_options_of_the_scaler_are_used() -> None:
 # --- syntax
 
 
-@pytest.mark.parametrize(("argv", "field", "value"), answers("options", "flags"))
+@pytest.mark.parametrize(("argv", "field", "value"), answers("config/options", "flags"))
 def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -> None:
     assert json.loads(json.dumps(getattr(parse(*argv), field))) == value
 
 
-@pytest.mark.parametrize(("argv", "said"), answers("options", "refused"))
+@pytest.mark.parametrize(("argv", "said"), answers("config/options", "refused"))
 def test_a_refusal_is_one_sentence(argv: list[str], said: str) -> None:
     assert refused(*argv) == [said]
 
@@ -225,7 +225,7 @@ def test_what_the_config_map_says_is_not_said_by_flags() -> None:
     assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
 
 
-@pytest.mark.parametrize(("argv", "words"), answers("options", "combinations"))
+@pytest.mark.parametrize(("argv", "words"), answers("config/options", "combinations"))
 def test_combinations_without_effect_are_said(argv: list[str], words: str) -> None:
     (found,) = notices(*argv)
     assert words in found
@@ -243,7 +243,7 @@ def test_nothing_is_said_about_what_works() -> None:
 # --- help
 
 
-@pytest.mark.parametrize(("argv", "asked"), answers("options", "help"))
+@pytest.mark.parametrize(("argv", "asked"), answers("config/options", "help"))
 def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 - a table column
     assert (SERVE.help_for(argv) is not None) is asked
 
@@ -274,7 +274,7 @@ def test_help_and_documentation_name_every_flag() -> None:
 # --- a setting and the rules
 
 
-@pytest.mark.parametrize(("argv", "rules", "faulty"), answers("options", "max age"))
+@pytest.mark.parametrize(("argv", "rules", "faulty"), answers("config/options", "max age"))
 def test_max_age_below_the_relist_interval(argv: list[str], rules: str, faulty: bool) -> None:  # noqa: FBT001 - a table column
     fault = options.check_max_age(parse(*argv), rules_file.parse_rules(rules, "").config)
     assert (fault is not None) is faulty

@@ -117,7 +117,7 @@ def test_every_field_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("text", answers("rules_file", "empty"))
+@pytest.mark.parametrize("text", answers("config/rules_file", "empty"))
 def test_a_file_without_rules_is_accepted(text: str) -> None:
     assert parse(text) == Parsed(RulesConfig())
 
@@ -130,7 +130,7 @@ def test_json_with_tabs_is_yaml() -> None:
     assert only_rule('{\n\t"rules":\t[\n\t\t{"seriesQuery": "up"}\n\t]\n}\n').series_query == "up"
 
 
-@pytest.mark.parametrize(("written", "text"), answers("rules_file", "scalars"))
+@pytest.mark.parametrize(("written", "text"), answers("config/rules_file", "scalars"))
 def test_a_scalar_is_read_as_gos_libyaml_reads_it(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}").metrics_query == text
 
@@ -162,7 +162,7 @@ def test_a_tab_may_stand_after_a_colon_and_before_a_comment() -> None:
     assert only_rule("rules:\n- seriesQuery:\tup\t# here\n  metricsQuery:\t\tq\n").metrics_query == "q"
 
 
-@pytest.mark.parametrize(("written", "text"), answers("rules_file", "literal"))
+@pytest.mark.parametrize(("written", "text"), answers("config/rules_file", "literal"))
 def test_a_text_field_keeps_the_literal_text(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}\n").metrics_query == text
 
@@ -231,7 +231,7 @@ BASE = (
 )
 
 
-@pytest.mark.parametrize(("entry", "expected"), answers("rules_file", "merge keys"))
+@pytest.mark.parametrize(("entry", "expected"), answers("config/rules_file", "merge keys"))
 def test_merge_keys_as_yaml_v2_applies_them(entry: str, expected: list[str] | None) -> None:
     parsed = parse(f"{BASE}- {entry}\n")
     if expected is None:
@@ -313,7 +313,7 @@ externalRules:
     ]
 
 
-@pytest.mark.parametrize(("text", "path", "words"), answers("rules_file", "fatal"))
+@pytest.mark.parametrize(("text", "path", "words"), answers("config/rules_file", "fatal"))
 def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> None:
     parsed = parse(text)
     assert parsed.config == RulesConfig()
@@ -322,7 +322,7 @@ def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> 
     assert words in fault.expected
 
 
-@pytest.mark.parametrize(("rule", "path", "words"), answers("rules_file", "faulty rules"))
+@pytest.mark.parametrize(("rule", "path", "words"), answers("config/rules_file", "faulty rules"))
 def test_a_faulty_rule_is_left_out(rule: str, path: str, words: str) -> None:
     parsed = parse(f"rules:\n- seriesQuery: sound\n- {rule}\n")
     assert [found.path for found in parsed.config.rules] == ["rules[0]"]
@@ -415,7 +415,7 @@ def test_a_reader_without_marks_still_names_the_problem(monkeypatch: pytest.Monk
     assert (fault.line, fault.expected) == (0, "not YAML: not YAML")
 
 
-@pytest.mark.parametrize(("node", "text"), answers("rules_file", "shown"))
+@pytest.mark.parametrize(("node", "text"), answers("config/rules_file", "shown"))
 def test_what_stands_there_is_shown_shortly(node: str, text: str) -> None:
     root = reader.compose(node, "")
     assert root is not None
@@ -556,7 +556,7 @@ def test_resource_rules_with_a_query_are_served() -> None:
     assert config.serves_usages
 
 
-@pytest.mark.parametrize(("keys", "place"), answers("rules_file", "keys of a scraped resource"))
+@pytest.mark.parametrize(("keys", "place"), answers("config/rules_file", "keys of a scraped resource"))
 def test_keys_that_do_not_fit_a_scraped_resource(keys: str, place: str) -> None:
     parsed = parse(f"resourceRules: {{cpu: {{scrape: {{{keys}}}}}}}")
 

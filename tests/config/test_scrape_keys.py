@@ -112,17 +112,17 @@ def test_with_any_other_name_in_certificates_nothing_could_be_asked(name: str) -
     assert fault.endswith(_NAME)
 
 
-@pytest.mark.parametrize(("scrape", "said"), answers("scrape_keys", "refused"))
+@pytest.mark.parametrize(("scrape", "said"), answers("config/scrape_keys", "refused"))
 def test_keys_that_are_refused(scrape: str, said: str) -> None:
     assert refused(scrape) == [said]
 
 
-@pytest.mark.parametrize(("scrape", "said"), answers("scrape_keys", "refused in external rules"))
+@pytest.mark.parametrize(("scrape", "said"), answers("config/scrape_keys", "refused in external rules"))
 def test_keys_of_external_rules_that_are_refused(scrape: str, said: str) -> None:
     assert refused(scrape, EXTERNAL) == [said]
 
 
-@pytest.mark.parametrize(("scrape", "said"), answers("scrape_keys", "no endpoints"))
+@pytest.mark.parametrize(("scrape", "said"), answers("config/scrape_keys", "no endpoints"))
 def test_a_rule_about_pods_names_no_endpoints(scrape: str, said: str) -> None:
     assert refused(scrape) == [said]
 

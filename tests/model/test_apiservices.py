@@ -53,7 +53,7 @@ def test_ours_is_namespace_and_name_together(service: ServiceReference) -> None:
     assert apiservices.judge("v1beta1.custom.metrics.k8s.io", _found(service), OURS).owner is Owner.FOREIGN
 
 
-@pytest.mark.parametrize(("service", "labels", "owner"), answers("apiservices", "who it is"))
+@pytest.mark.parametrize(("service", "labels", "owner"), answers("model/apiservices", "who it is"))
 def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     namespace, _, name = service.partition("/")
     found = _found(ServiceReference(namespace, name), labels=labels, trust=Trust.NONE, release="m/pa")
@@ -66,14 +66,14 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     assert owner in finding.advice
 
 
-@pytest.mark.parametrize(("name", "words"), answers("apiservices", "what to do"))
+@pytest.mark.parametrize(("name", "words"), answers("model/apiservices", "what to do"))
 def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
     finding = apiservices.judge(name, _found(ServiceReference("a", "b")), OURS)
     assert words in finding.advice
     assert f"no {name.partition('.')[2]} in --groups" in finding.advice
 
 
-@pytest.mark.parametrize(("service", "words"), answers("apiservices", "switched over"))
+@pytest.mark.parametrize(("service", "words"), answers("model/apiservices", "switched over"))
 def test_external_metrics_of_prometheus_adapter_are_switched_over(service: str, words: str) -> None:
     finding = apiservices.judge(
         "v1beta1.external.metrics.k8s.io", _found(ServiceReference("m", service)), OURS

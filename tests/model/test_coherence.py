@@ -13,7 +13,7 @@ from adapter.model.coherence import heavier_cut, incoherent_pods, unserved_pods
 from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("sampled", "ready", "left_out"), answers("coherence", "left out"))
+@pytest.mark.parametrize(("sampled", "ready", "left_out"), answers("model/coherence", "left out"))
 def test_pods_that_are_left_out(
     sampled: Mapping[str, float], ready: Mapping[str, float], left_out: str
 ) -> None:

@@ -31,7 +31,7 @@ def test_parse(text: str, expected: tuple[Term, ...]) -> None:
     assert field_selectors.parse_selector(text) == expected
 
 
-@pytest.mark.parametrize(("text", "sentence"), answers("field_selectors", "refused"))
+@pytest.mark.parametrize(("text", "sentence"), answers("model/field_selectors", "refused"))
 def test_refused(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         field_selectors.parse_selector(text)
@@ -68,7 +68,7 @@ def test_any_text_is_read_or_a_bad_request(text: str) -> None:
     assert all(term.field or term.value for term in terms)
 
 
-@pytest.mark.parametrize(("text", "matches"), answers("field_selectors", "matches"))
+@pytest.mark.parametrize(("text", "matches"), answers("model/field_selectors", "matches"))
 def test_matches(text: str, matches: bool) -> None:  # noqa: FBT001 - a column of a table
     assert field_selectors.parse_metadata(text).matches(POD) is matches
 

@@ -26,7 +26,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "value"), answers("go_text", "read"))
+@pytest.mark.parametrize(("text", "value"), answers("model/go_text", "read"))
 def test_read(text: str, value: float) -> None:
     read = parse_float(text)
     assert read == value
@@ -119,6 +119,6 @@ def test_written_text_is_read_again(value: float) -> None:
     assert parse_float(value.hex()) == value
 
 
-@pytest.mark.parametrize(("text", "literal"), answers("go_text", "quoted"))
+@pytest.mark.parametrize(("text", "literal"), answers("model/go_text", "quoted"))
 def test_quote_writes_go_string_literals(text: str, literal: str) -> None:
     assert quote(text) == literal

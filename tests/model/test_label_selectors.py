@@ -17,7 +17,7 @@ def test_empty_text_selects_everything() -> None:
     assert not str(label_selectors.EVERYTHING)
 
 
-@pytest.mark.parametrize(("text", "requirements"), answers("label_selectors", "parsed"))
+@pytest.mark.parametrize(("text", "requirements"), answers("model/label_selectors", "parsed"))
 def test_parse(text: str, requirements: list[tuple[str, str, list[str]]] | None) -> None:
     if requirements is None:
         with pytest.raises(errors.BadRequestError):
@@ -29,14 +29,14 @@ def test_parse(text: str, requirements: list[tuple[str, str, list[str]]] | None)
     assert label_selectors.parse_selector(text) == expected
 
 
-@pytest.mark.parametrize(("text", "sentence"), answers("label_selectors", "refused"))
+@pytest.mark.parametrize(("text", "sentence"), answers("model/label_selectors", "refused"))
 def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         label_selectors.parse_selector(text)
     assert caught.value.message == sentence
 
 
-@pytest.mark.parametrize(("text", "sentence"), answers("label_selectors", "refused requirements"))
+@pytest.mark.parametrize(("text", "sentence"), answers("model/label_selectors", "refused requirements"))
 def test_requirements_are_refused_in_the_words_of_upstream(text: str, sentence: str) -> None:
     test_parse_refuses_in_the_words_of_upstream(text, f"unable to parse requirement: {sentence}")
 
@@ -50,7 +50,7 @@ def test_later_versions_read_any_number_of_commas(text: str, canonical: str) -> 
     assert str(label_selectors.parse_selector(text, later=True)) == canonical
 
 
-@pytest.mark.parametrize(("text", "complaint"), answers("label_selectors", "refused later"))
+@pytest.mark.parametrize(("text", "complaint"), answers("model/label_selectors", "refused later"))
 def test_later_versions_refuse_in_other_words(text: str, complaint: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         label_selectors.parse_selector(text, later=True)
@@ -62,7 +62,7 @@ def test_a_long_list_of_commas_is_refused_not_recursed_into() -> None:
         label_selectors.parse_selector(f"a in (b{',' * 20_000})")
 
 
-@pytest.mark.parametrize(("text", "matching", "not_matching"), answers("label_selectors", "matches"))
+@pytest.mark.parametrize(("text", "matching", "not_matching"), answers("model/label_selectors", "matches"))
 def test_matches(text: str, matching: list[dict[str, str]], not_matching: list[dict[str, str]]) -> None:
     selector = label_selectors.parse_selector(text)
     assert [selector.matches(labels) for labels in matching] == [True] * len(matching)
@@ -87,7 +87,7 @@ def test_selectors_are_values() -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "document"), answers("label_selectors", "json"))
+@pytest.mark.parametrize(("text", "document"), answers("model/label_selectors", "json"))
 def test_selector_to_json(text: str, document: dict[str, object] | None) -> None:
     assert label_selectors.selector_to_json(label_selectors.parse_selector(text)) == document
 

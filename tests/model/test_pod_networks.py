@@ -19,7 +19,7 @@ def test_addresses_of_pods(text: str, address: str, networks: PodNetworks) -> No
     assert str(networks.resolve(text)) == address
 
 
-@pytest.mark.parametrize("text", answers("pod_networks", "no pod"))
+@pytest.mark.parametrize("text", answers("model/pod_networks", "no pod"))
 @pytest.mark.parametrize(
     "networks", [PodNetworks(), pod_networks.parse_networks(["0.0.0.0/0", "::/0"])], ids=["any", "all named"]
 )
@@ -47,7 +47,7 @@ def test_other_texts(text: str) -> None:
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize(("text", "said"), answers("pod_networks", "networks"))
+@pytest.mark.parametrize(("text", "said"), answers("model/pod_networks", "networks"))
 def test_networks_as_a_flag_names_them(text: str, said: str) -> None:
     if not said:
         assert pod_networks.parse_networks([text]).networks

@@ -15,7 +15,7 @@ _SUFFIXES |= {f"{letter}i": Fraction(1024) ** (place + 1) for place, letter in e
 _MAX = 2**63 - 1
 
 
-@pytest.mark.parametrize(("text", "milli", "canonical"), answers("quantity", "reads"))
+@pytest.mark.parametrize(("text", "milli", "canonical"), answers("model/quantity", "reads"))
 def test_reads(text: str, milli: int, canonical: str) -> None:
     found = parse_quantity(text)
 
@@ -29,12 +29,12 @@ def test_odd_spellings_of_nothing(text: str) -> None:
     assert str(parse_quantity(text)) == "0"
 
 
-@pytest.mark.parametrize(("text", "milli"), answers("quantity", "overflows"))
+@pytest.mark.parametrize(("text", "milli"), answers("model/quantity", "overflows"))
 def test_overflows_as_upstream(text: str, milli: int) -> None:
     assert parse_quantity(text).milli == milli
 
 
-@pytest.mark.parametrize(("text", "milli", "canonical"), answers("quantity", "big form"))
+@pytest.mark.parametrize(("text", "milli", "canonical"), answers("model/quantity", "big form"))
 def test_big_form(text: str, milli: int, canonical: str) -> None:
     found = parse_quantity(text)
 
@@ -46,7 +46,7 @@ def test_powers_without_a_suffix_are_left_out() -> None:
     assert (str(parse_quantity("1000E")), str(parse_quantity("1e21"))) == ("1", "1e21")
 
 
-@pytest.mark.parametrize(("text", "sentence"), answers("quantity", "refuses"))
+@pytest.mark.parametrize(("text", "sentence"), answers("model/quantity", "refuses"))
 def test_refuses(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace("'", ".")):
         parse_quantity(text)
@@ -133,14 +133,14 @@ def test_orders_and_adds_numbers(a: str, b: str, one: str, other: str) -> None:
     assert total.form is (left.form if left.unscaled else right.form)
 
 
-@pytest.mark.parametrize(("left", "right", "milli", "big"), answers("quantity", "sums"))
+@pytest.mark.parametrize(("left", "right", "milli", "big"), answers("model/quantity", "sums"))
 def test_sums(left: str, right: str, milli: int, big: bool) -> None:  # noqa: FBT001 - a column
     total = parse_quantity(left) + parse_quantity(right)
 
     assert (total.milli, total.big) == (milli, big)
 
 
-@pytest.mark.parametrize(("text", "double"), answers("quantity", "doubles"))
+@pytest.mark.parametrize(("text", "double"), answers("model/quantity", "doubles"))
 def test_approximates_the_canonical_text(text: str, double: float) -> None:
     assert parse_quantity(text).approximate() == double
 
@@ -173,6 +173,6 @@ def test_thousandths_that_64_bits_hold_are_the_number(number: int, suffix: str, 
         assert read_number.milli == math.ceil(exact)
 
 
-@pytest.mark.parametrize(("text", "has"), answers("quantity", "thousandths"))
+@pytest.mark.parametrize(("text", "has"), answers("model/quantity", "thousandths"))
 def test_numbers_of_which_64_bits_hold_the_thousandths(text: str, *, has: bool) -> None:
     assert parse_quantity(text).has_milli is has

@@ -17,12 +17,12 @@ _FACTORS = {
 }
 
 
-@pytest.mark.parametrize(("milli", "text"), answers("quantity_milli", "decimal"))
+@pytest.mark.parametrize(("milli", "text"), answers("model/quantity_milli", "decimal"))
 def test_canonical_text(milli: int, text: str) -> None:
     assert quantity.format_milli(milli) == text
 
 
-@pytest.mark.parametrize(("milli", "text"), answers("quantity_milli", "binary"))
+@pytest.mark.parametrize(("milli", "text"), answers("model/quantity_milli", "binary"))
 def test_canonical_text_of_bytes(milli: int, text: str) -> None:
     assert quantity.format_binary(milli) == text
 
@@ -38,7 +38,7 @@ def test_text_reads_back_as_the_same_number(form: Callable[[int], str], milli: i
     assert Decimal(text.removesuffix(suffix) if suffix else text) * _FACTORS[suffix] == Decimal(milli) / 1000
 
 
-@pytest.mark.parametrize(("value", "milli"), answers("quantity_milli", "truncated"))
+@pytest.mark.parametrize(("value", "milli"), answers("model/quantity_milli", "truncated"))
 def test_milli_truncates_toward_zero(value: float, milli: int) -> None:
     assert quantity.milli_from_float(value) == milli
 

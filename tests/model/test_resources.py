@@ -19,7 +19,7 @@ def resource(plural: str, group: str = "", version: str = "v1", *, preferred: bo
     )
 
 
-@pytest.mark.parametrize(("text", "group", "expected"), answers("resources", "lookup"))
+@pytest.mark.parametrize(("text", "group", "expected"), answers("model/resources", "lookup"))
 def test_lookup_in_builtin(text: str, group: str | None, expected: str | None) -> None:
     found = BUILTIN.lookup(text, group)
     assert (str(found.group_resource) if found else None) == expected

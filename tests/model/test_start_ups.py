@@ -18,7 +18,7 @@ def test_percentiles_are_measured_times() -> None:
     assert (odd.p50, odd.p95) == (20, 30.5)
 
 
-@pytest.mark.parametrize(("seconds", "pods", "expected"), answers("start_ups", "the last"))
+@pytest.mark.parametrize(("seconds", "pods", "expected"), answers("model/start_ups", "the last"))
 def test_the_last_of_several_pods(seconds: Sequence[float], pods: int, expected: float) -> None:
     assert StartUps.of(seconds).until_last(pods, 600) == pytest.approx(expected)
 

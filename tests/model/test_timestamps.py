@@ -16,12 +16,12 @@ from adapter.model.timestamps import (
 from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("text", "nanoseconds"), answers("timestamps", "instants"))
+@pytest.mark.parametrize(("text", "nanoseconds"), answers("model/timestamps", "instants"))
 def test_reads_instants(text: str, nanoseconds: int) -> None:
     assert read_instant(text) == nanoseconds
 
 
-@pytest.mark.parametrize("text", answers("timestamps", "refused instants"))
+@pytest.mark.parametrize("text", answers("model/timestamps", "refused instants"))
 def test_an_invalid_instant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an RFC 3339 time"):
         read_instant(text)

@@ -11,14 +11,14 @@ MANY = "9" * 5000
 """More digits than Python reads."""
 
 
-@pytest.mark.parametrize(("text", "seconds"), answers("durations", "go"))
+@pytest.mark.parametrize(("text", "seconds"), answers("model/durations", "go"))
 def test_parse_go_duration(text: str, seconds: float) -> None:
     assert timestamps.parse_go_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [*answers("durations", "refused by go"), (f"{MANY}s", f'time: invalid duration "{MANY}s"')],
+    [*answers("model/durations", "refused by go"), (f"{MANY}s", f'time: invalid duration "{MANY}s"')],
 )
 def test_parse_go_duration_refuses_in_the_words_of_go(text: str, sentence: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the sentence is compared whole below
@@ -26,7 +26,7 @@ def test_parse_go_duration_refuses_in_the_words_of_go(text: str, sentence: str) 
     assert str(caught.value) == sentence
 
 
-@pytest.mark.parametrize(("seconds", "text"), answers("durations", "formatted"))
+@pytest.mark.parametrize(("seconds", "text"), answers("model/durations", "formatted"))
 def test_format_go_duration(seconds: float, text: str) -> None:
     assert timestamps.format_go_duration(seconds) == text
 
@@ -47,14 +47,14 @@ def test_go_durations_are_read_or_refused(text: str) -> None:
         assert abs(seconds) <= 2**63 / 1e9
 
 
-@pytest.mark.parametrize(("text", "seconds"), answers("durations", "prometheus"))
+@pytest.mark.parametrize(("text", "seconds"), answers("model/durations", "prometheus"))
 def test_parse_prometheus_duration(text: str, seconds: float) -> None:
     assert timestamps.parse_prometheus_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [*answers("durations", "refused by prometheus"), (f"{MANY}s", "duration out of range")],
+    [*answers("model/durations", "refused by prometheus"), (f"{MANY}s", "duration out of range")],
 )
 def test_parse_prometheus_duration_refuses_in_the_words_of_prometheus(text: str, sentence: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the sentence is compared whole below

@@ -9,7 +9,7 @@ from adapter.model import visible
 from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("text", "expected"), answers("visible", "printable"))
+@pytest.mark.parametrize(("text", "expected"), answers("model/visible", "printable"))
 def test_printable_text_is_shown(text: str, expected: str) -> None:
     assert visible.escape(text) == expected
 

@@ -18,7 +18,7 @@ def faults_of(text: str) -> tuple[Ruleset, list[str]]:
     return ruleset, [str(fault) for fault in faults]
 
 
-@pytest.mark.parametrize(("rule", "expected"), answers("compile", "faults"))
+@pytest.mark.parametrize(("rule", "expected"), answers("rules/compile", "faults"))
 @pytest.mark.parametrize("section", ["rules", "externalRules"])
 def test_faults(section: str, rule: str, expected: list[str]) -> None:
     ruleset, faults = faults_of(f"{section}:\n- {{seriesQuery: good, metricsQuery: good}}\n- {rule}\n")
@@ -193,7 +193,7 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
     assert rule.scraped.pod == PodLabels("p", "")
 
 
-@pytest.mark.parametrize(("section", "rule", "said"), answers("compile", "cannot be scraped"))
+@pytest.mark.parametrize(("section", "rule", "said"), answers("rules/compile", "cannot be scraped"))
 def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:
     ruleset, faults = faults_of(f"{section}:\n- seriesQuery: a{rule}")
 
@@ -230,7 +230,7 @@ _NAMED = (
 )
 
 
-@pytest.mark.parametrize("query", answers("compile", "no series"))
+@pytest.mark.parametrize("query", answers("rules/compile", "no series"))
 def test_one_that_names_no_series_is_left_out(query: str) -> None:
     ruleset, faults = faults_of(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
 

@@ -9,7 +9,7 @@ from adapter.rules.template import template
 from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("query", "seconds"), answers("lookback", "lookback"))
+@pytest.mark.parametrize(("query", "seconds"), answers("rules/lookback", "lookback"))
 def test_lookback(query: str, seconds: float | None) -> None:
     assert lookback.lookback_of(query) == seconds
 
@@ -18,7 +18,7 @@ PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
 SELECTOR = 'lag{queue="q1",namespace="web"}'
 
 
-@pytest.mark.parametrize(("query", "companion", "labels"), answers("lookback", "companions"))
+@pytest.mark.parametrize(("query", "companion", "labels"), answers("rules/lookback", "companions"))
 def test_companion(query: str, companion: str, labels: list[str] | None) -> None:
     found = lookback.age_query(query, "lag", PARTS)
     assert (found.promql, found.labels) == (companion, None if labels is None else tuple(labels))
@@ -52,7 +52,7 @@ def test_a_time_that_is_no_number_is_too_old() -> None:
     assert companion.fresh([sample(1)], [sample(float("nan"))], 970) == []
 
 
-@pytest.mark.parametrize(("query", "selector"), answers("lookback", "usages"))
+@pytest.mark.parametrize(("query", "selector"), answers("rules/lookback", "usages"))
 def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
     companion = lookback.usage_age(template.parse(query))
     if selector is None:

@@ -10,7 +10,7 @@ from adapter.rules.matchers import Matcher
 from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("selector", "expected"), answers("matchers", "requirements"))
+@pytest.mark.parametrize(("selector", "expected"), answers("rules/matchers", "requirements"))
 def test_from_selector(selector: str, expected: str) -> None:
     assert matchers.join(matchers.from_selector(parse_selector(selector))) == expected
 

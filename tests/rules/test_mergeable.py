@@ -11,7 +11,7 @@ def analyse(text: str, object_label: str = "pod", namespace_label: str = "namesp
     return mergeable.analyse(template.parse(text), object_label, namespace_label)
 
 
-@pytest.mark.parametrize("refusal", answers("mergeable", "refused"))
+@pytest.mark.parametrize("refusal", answers("rules/mergeable", "refused"))
 def test_refused(refusal: dict[str, str]) -> None:
     verdict = analyse(refusal["template"], refusal.get("object_label", "pod"))
     reason = refusal["reason"]
@@ -20,12 +20,12 @@ def test_refused(refusal: dict[str, str]) -> None:
     assert verdict.joined == ""
 
 
-@pytest.mark.parametrize("refusal", answers("mergeable", "not joined"))
+@pytest.mark.parametrize("refusal", answers("rules/mergeable", "not joined"))
 def test_not_joined(refusal: dict[str, str]) -> None:
     assert analyse(refusal["template"]) == Separability(join_reason=refusal["reason"])
 
 
-@pytest.mark.parametrize(("text", "expected"), answers("mergeable", "joined"))
+@pytest.mark.parametrize(("text", "expected"), answers("rules/mergeable", "joined"))
 def test_joined(text: str, expected: str) -> None:
     verdict = analyse(text.replace("@}", "<<.LabelMatchers>>}").replace(",@,", ",<<.LabelMatchers>>,"))
     slot = parsing.MATCHERS

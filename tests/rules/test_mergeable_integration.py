@@ -42,7 +42,7 @@ Answers = dict[tuple[str, str], float]
 
 SHOWN = [
     row
-    for row in (*answers("mergeable", "refused"), *answers("mergeable", "not joined"))
+    for row in (*answers("rules/mergeable", "refused"), *answers("rules/mergeable", "not joined"))
     if "merged" in row.values[0]
 ]
 """Where a merged query would do harm, and a Prometheus of ours knows it."""

@@ -31,7 +31,7 @@ def namer(matches: str = "", expansion: str = "", filters: tuple[tuple[str, bool
     return made
 
 
-@pytest.mark.parametrize(("matches", "expansion", "series", "expected"), answers("naming", "names"))
+@pytest.mark.parametrize(("matches", "expansion", "series", "expected"), answers("rules/naming", "names"))
 def test_name(matches: str, expansion: str, series: str, expected: str) -> None:
     assert namer(matches, expansion).expand(series) == expected
 
@@ -183,7 +183,7 @@ def converter(template: str = "", **overrides: str) -> ResourceConverter:
     return ResourceConverter(by_label, label_template, pattern, BUILTIN)
 
 
-@pytest.mark.parametrize(("template", "label", "expected"), answers("naming", "labels"))
+@pytest.mark.parametrize(("template", "label", "expected"), answers("rules/naming", "labels"))
 def test_resource_for(template: str, label: str, expected: str | None) -> None:
     made = converter(template, pod_name="pod")
     for _ in range(2):  # the second time from memory

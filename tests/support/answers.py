@@ -1,6 +1,7 @@
 """Tables of `tests/data/answers`: what a pure function is asked, and what it has to answer.
 
-A file has the tables of one module of tests. A row is a list; rows of an object have names.
+A file has the tables of one module of tests, in a folder of that of the module. A row is a list; rows of an
+object have names.
 """
 
 import json

@@ -41,6 +41,13 @@ def _modern(
     return behavior.normalize(wanted, current, limits, up, down, past or History(), NOW)
 
 
+def test_without_behavior_a_recommendation_of_exactly_the_age_of_the_window_counts() -> None:
+    stabilized, *_ = _legacy(3, 5, window=90.5, past=remembered((4, 90.5))).steps
+    words = "3 becomes 4 (scale-down stabilization): the highest recommendation in 90.5 s was 4"
+
+    assert stabilized.text() == words
+
+
 LIMITS: dict[str, tuple[int, int, tuple[int, int], Rules, int, str]] = {
     "the maximum": (9, 5, (1, 8), FREE, 8, "TooManyReplicas"),
     "the maximum itself": (8, 5, (1, 8), FREE, 8, "DesiredWithinRange"),

@@ -223,7 +223,7 @@ def test_values(value: int, target: int, spec: int, listed: list[Any], replicas:
         )
 
 
-@pytest.mark.parametrize(("values", "total"), answers("calculator", "sums"))
+@pytest.mark.parametrize(("values", "total"), answers("decide/calculator", "sums"))
 def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
     found = calculator.ratio_replicas(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
 
@@ -232,7 +232,7 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready_then", "value", "spec", "replicas", "words"), answers("calculator", "lagging")
+    ("ready_then", "value", "spec", "replicas", "words"), answers("decide/calculator", "lagging")
 )
 def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replicas: int, words: str) -> None:
     known = ready_then is not None and ready_then < 8 and value > 30_000 and spec
@@ -346,7 +346,9 @@ def test_nothing_is_scaled_down_because_a_pod_was_left_out(
     assert cut.replicas >= min(whole.replicas, replicas)
 
 
-@pytest.mark.parametrize(("values", "target", "replicas", "average"), answers("calculator", "averages"))
+@pytest.mark.parametrize(
+    ("values", "target", "replicas", "average"), answers("decide/calculator", "averages")
+)
 def test_external_averages_at_the_edge(values: list[int], target: int, replicas: int, average: int) -> None:
     found = calculator.per_pod_replicas(ExternalReading(values), target, "queue", situation(3))
 

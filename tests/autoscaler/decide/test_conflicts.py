@@ -50,7 +50,7 @@ def test_what_a_look_shows(
     assert (after.known, after.ours, shown) == (replicas, ours, change)
 
 
-@pytest.mark.parametrize(("before", "after", "then", "reverses"), answers("conflicts", "reversals"))
+@pytest.mark.parametrize(("before", "after", "then", "reverses"), answers("decide/conflicts", "reversals"))
 def test_reversals(before: int, after: int, then: int, *, reverses: bool) -> None:
     state = writing.commit(ConflictState(known=before), before, after)
 

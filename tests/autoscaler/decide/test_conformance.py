@@ -60,7 +60,7 @@ _NAMED = {case.id: case.values[0] for case in _cases()}
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [(row.id, *row.values) for row in answers("trace", "of recorded cases")]
+    ("name", "words"), [(row.id, *row.values) for row in answers("decide/trace", "of recorded cases")]
 )
 def test_says_what_it_does(name: str, words: list[str]) -> None:
     """Among these cases each sentence of a trace is at least once."""

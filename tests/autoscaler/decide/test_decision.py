@@ -69,7 +69,8 @@ def _active(decision: Decision) -> Condition:
 
 
 @pytest.mark.parametrize(
-    ("selector", "selected_by", "event", "reason", "error", "message"), answers("decision", "selectors")
+    ("selector", "selected_by", "event", "reason", "error", "message"),
+    answers("decide/decision", "selectors"),
 )
 def test_a_selector_that_cannot_be_used(
     selector: str, selected_by: list[str], event: str, reason: str, error: str, message: str
@@ -119,7 +120,7 @@ def test_selectors_as_decisions_read_them() -> None:
     assert str(read_selector("a in (,,)")) == "a in ()"  # 1.36 reads what the adapter's own API refuses
 
 
-@pytest.mark.parametrize(("selector", "words"), answers("decision", "refused selectors"))
+@pytest.mark.parametrize(("selector", "words"), answers("decide/decision", "refused selectors"))
 def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> None:
     decision = _decide(autoscaler(QUEUE), _seen(4, 7, selector=selector))
 

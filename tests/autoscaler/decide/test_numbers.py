@@ -23,7 +23,7 @@ _ANY_FLOAT = st.floats() | st.sampled_from(
 )
 
 
-@pytest.mark.parametrize(("function", "arguments", "result"), answers("numbers", "as in go"))
+@pytest.mark.parametrize(("function", "arguments", "result"), answers("decide/numbers", "as in go"))
 def test_as_in_go_on_amd64(function: str, arguments: list[float], result: float) -> None:
     assert getattr(numbers, function)(*arguments) == result
 
@@ -33,7 +33,7 @@ def test_no_ratio(dividend: float, divisor: float) -> None:
     assert math.isnan(ratio(dividend, divisor))
 
 
-@pytest.mark.parametrize(("number", "ceiling", "truncated"), answers("numbers", "doubles"))
+@pytest.mark.parametrize(("number", "ceiling", "truncated"), answers("decide/numbers", "doubles"))
 def test_doubles_to_32_bits(number: float, ceiling: int, truncated: int) -> None:
     assert (ceil32(number), trunc32(number)) == (ceiling, truncated)
 

@@ -14,7 +14,7 @@ def _metric(document: dict[str, Any]) -> PreparedMetric:
 _LIKE = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
 
 
-@pytest.mark.parametrize(("document", "source", "aggregate"), answers("prepared_spec", "selectors"))
+@pytest.mark.parametrize(("document", "source", "aggregate"), answers("decide/prepared_spec", "selectors"))
 def test_a_selector_that_is_none(document: dict[str, Any], source: str, aggregate: str) -> None:
     document[source]["metric"]["selector"] = _LIKE
 

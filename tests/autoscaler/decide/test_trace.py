@@ -5,17 +5,17 @@ from adapter.autoscaler.decide.trace import Step
 from tests.support.answers import answers
 
 
-@pytest.mark.parametrize(("value", "text"), answers("trace", "numbers"))
+@pytest.mark.parametrize(("value", "text"), answers("decide/trace", "numbers"))
 def test_numbers(value: float, text: str) -> None:
     assert trace.number(value) == text
 
 
-@pytest.mark.parametrize(("milli", "text"), answers("trace", "thousandths"))
+@pytest.mark.parametrize(("milli", "text"), answers("decide/trace", "thousandths"))
 def test_thousandths(milli: int, text: str) -> None:
     assert trace.milli(milli) == text
 
 
-@pytest.mark.parametrize(("milli", "text"), answers("trace", "bytes"))
+@pytest.mark.parametrize(("milli", "text"), answers("decide/trace", "bytes"))
 def test_bytes(milli: int, text: str) -> None:
     assert trace.binary(milli) == text
 

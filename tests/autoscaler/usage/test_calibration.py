@@ -50,7 +50,7 @@ def test_before_three_comparisons_nothing_is_known() -> None:
     )
 
 
-@pytest.mark.parametrize(("ratio", "why"), answers("calibration", "another thing"))
+@pytest.mark.parametrize(("ratio", "why"), answers("usage/calibration", "another thing"))
 def test_a_counter_of_another_thing_does_not_count(ratio: float, why: str) -> None:
     verdict = calibration.judge(compared(*[ratio] * 5), "x")
 

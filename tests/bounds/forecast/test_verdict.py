@@ -80,7 +80,7 @@ def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused
     assert (made.acting is None) == bool(refused)
 
 
-@pytest.mark.parametrize(("left", "recent", "refused"), answers("verdict", "beaten"))
+@pytest.mark.parametrize(("left", "recent", "refused"), answers("bounds/verdict", "beaten"))
 def test_a_candidate_has_to_beat_what_the_same_pods_buy_without_it(
     left: float, recent: float, refused: str
 ) -> None:

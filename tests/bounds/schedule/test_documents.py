@@ -46,14 +46,14 @@ TIME = "expected HH:MM or HH:MM:SS from 00:00 to 23:59:59"
 FIVE = "expected a cron expression of five fields such as 0 22 28-31 * *"
 
 
-@pytest.mark.parametrize(("window", "fault"), answers("schedule_documents", "refused windows"))
+@pytest.mark.parametrize(("window", "fault"), answers("bounds/schedule_documents", "refused windows"))
 def test_faults_of_windows(window: dict[str, Any], fault: str) -> None:
     with pytest.raises(InputError) as caught:
         schedule(window)
     assert str(caught.value) == f"spec.windows[0]{fault}"
 
 
-@pytest.mark.parametrize(("spec", "fault"), answers("schedule_documents", "refused specs"))
+@pytest.mark.parametrize(("spec", "fault"), answers("bounds/schedule_documents", "refused specs"))
 def test_faults_of_specs(spec: dict[str, Any], fault: str) -> None:
     tree = document(DAILY)
     tree["spec"] |= spec
@@ -92,7 +92,7 @@ def test_too_many_windows_and_names_twice() -> None:
     assert str(caught.value) == "spec.windows[1].name: a: expected another name: a window has it already"
 
 
-@pytest.mark.parametrize(("tree", "fault"), answers("schedule_documents", "refused documents"))
+@pytest.mark.parametrize(("tree", "fault"), answers("bounds/schedule_documents", "refused documents"))
 def test_faults_of_documents(tree: object, fault: str) -> None:
     with pytest.raises(InputError) as caught:
         documents.read_document(tree)

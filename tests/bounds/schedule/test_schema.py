@@ -113,13 +113,13 @@ _ONLY_PROGRAM = ("unknown field", "Europe/Bonn", "America")
 """Faults that no schema finds. An API server prunes unknown fields, and `kubectl` refuses them before."""
 
 
-@pytest.mark.parametrize(("window", "fault"), answers("schedule_documents", "refused windows"))
+@pytest.mark.parametrize(("window", "fault"), answers("bounds/schedule_documents", "refused windows"))
 def test_windows_that_both_refuse(window: JSON, fault: str) -> None:
     refused = _refused_by_schema(document(window))
     assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)
 
 
-@pytest.mark.parametrize(("spec", "fault"), answers("schedule_documents", "refused specs"))
+@pytest.mark.parametrize(("spec", "fault"), answers("bounds/schedule_documents", "refused specs"))
 def test_specs_that_both_refuse(spec: JSON, fault: str) -> None:
     refused = _refused_by_schema(document(DAILY, **spec))
     assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)

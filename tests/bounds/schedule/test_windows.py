@@ -51,7 +51,7 @@ def test_a_week_of_office_hours_is_52_and_a_half_hours() -> None:
     assert sum(level.end - level.begin for level in listed) == 5 * 10.5 * HOUR
 
 
-@pytest.mark.parametrize(("window", "expected"), answers("windows", "nights"))
+@pytest.mark.parametrize(("window", "expected"), answers("bounds/windows", "nights"))
 def test_on_the_nights_the_clocks_change(window: dict[str, Any], expected: list[list[str]]) -> None:
     day = expected[0][1][:10] if expected else "2026-03-29"
     weekday = {"days": ["Sun"]} if "from" in window else {}
@@ -145,7 +145,7 @@ def test_boundaries_are_sorted_and_within() -> None:
     ]
 
 
-@pytest.mark.parametrize(("window", "begins", "spans"), answers("windows", "how often"))
+@pytest.mark.parametrize(("window", "begins", "spans"), answers("bounds/windows", "how often"))
 def test_how_often_windows_begin(window: dict[str, Any], begins: int, spans: int) -> None:
     """Windows that touch are one span, but each of them is a begin."""
     assert windows.begins_a_day(schedule(window).schedule) == begins

@@ -113,7 +113,7 @@ def test_right_however_written(document: dict[str, Any]) -> None:
 TWO = {"type": "AverageValue", "averageValue": "2"}
 
 
-@pytest.mark.parametrize(("document", "fault"), answers("boost", "wrong handshakes"))
+@pytest.mark.parametrize(("document", "fault"), answers("autoscaling/boost", "wrong handshakes"))
 def test_a_handshake_that_is_wrong_does_not_count(document: dict[str, Any], fault: str) -> None:
     found = model.check_handshake("web", hpa(CPU, document).spec)
 
@@ -200,7 +200,7 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
     assert len(faults) == sum(refused[name] for name in annotations)
 
 
-@pytest.mark.parametrize(("owners", "labels", "owner"), answers("boost", "owners"))
+@pytest.mark.parametrize(("owners", "labels", "owner"), answers("autoscaling/boost", "owners"))
 def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
     assert model.find_owner(owners, labels) == owner
 

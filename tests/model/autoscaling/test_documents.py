@@ -20,7 +20,7 @@ class _Outer(Struct, frozen=True):
     usage: dict[str, Quantity] | None = None
 
 
-@pytest.mark.parametrize(("tree", "fault"), answers("documents", "faults"))
+@pytest.mark.parametrize(("tree", "fault"), answers("autoscaling/documents", "faults"))
 def test_messages_have_path_value_and_what_was_expected(tree: Any, fault: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(tree, _Outer, dec_hook=decode_scalar)

@@ -146,7 +146,7 @@ def _faults(document: Any) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize(("spec", "fault"), answers("fastpath_autoscaler", "refused"))
+@pytest.mark.parametrize(("spec", "fault"), answers("autoscaling/fastpath_autoscaler", "refused"))
 def test_refused_specs(spec: dict[str, Any], fault: str) -> None:
     assert fault in _faults(_document(**spec))
 
@@ -165,7 +165,7 @@ def test_faults_are_told_together() -> None:
     ]
 
 
-@pytest.mark.parametrize(("document", "fault"), answers("fastpath_autoscaler", "other documents"))
+@pytest.mark.parametrize(("document", "fault"), answers("autoscaling/fastpath_autoscaler", "other documents"))
 def test_other_documents(document: Any, fault: str) -> None:
     assert _faults(document) == [fault]
 

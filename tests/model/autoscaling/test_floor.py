@@ -102,7 +102,7 @@ def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> 
     assert floors.is_over(entry, NOW) is is_over
 
 
-@pytest.mark.parametrize(("version", "cached", "newer"), answers("floor", "newer"))
+@pytest.mark.parametrize(("version", "cached", "newer"), answers("autoscaling/floor", "newer"))
 def test_which_version_is_newer(version: str, cached: str, newer: bool) -> None:  # noqa: FBT001 - a table
     assert floors.is_newer(version, cached) is newer
 

@@ -67,7 +67,7 @@ def test_horizons(text: str, seconds: int | None) -> None:
 MANY = ("holidays", ["2026-12-25"] * 1001, "holidays: Too many: 1001: must have at most 1000 items")
 
 
-@pytest.mark.parametrize(("field", "value", "said"), [*answers("forecast", "refused"), MANY])
+@pytest.mark.parametrize(("field", "value", "said"), [*answers("autoscaling/forecast", "refused"), MANY])
 def test_refused_values(field: str, value: Any, said: str) -> None:
     (violation,) = forecast_spec.check(ForecastSpec(**{field: value}))
     assert str(violation) == f"spec.forecast.{said}"
@@ -104,7 +104,7 @@ def test_the_annotation_is_read(text: str, spec: ForecastSpec) -> None:
 LONG = ("x" * 20_000, "20000 characters: expected at most 16384")
 
 
-@pytest.mark.parametrize(("text", "said"), [*answers("forecast", "faulty annotations"), LONG])
+@pytest.mark.parametrize(("text", "said"), [*answers("autoscaling/forecast", "faulty annotations"), LONG])
 def test_a_faulty_annotation_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"expected|must be|supported") as caught:
         forecast_spec.read_annotation(text)

@@ -35,7 +35,7 @@ def test_a_target_for_each_pod_is_accepted(metric: dict[str, Any]) -> None:
     assert _check([(name, "500m")], cpu_metric(), metric) == []
 
 
-@pytest.mark.parametrize(("name", "metrics", "detail"), answers("pending_capacity", "refused"))
+@pytest.mark.parametrize(("name", "metrics", "detail"), answers("autoscaling/pending_capacity", "refused"))
 def test_other_metrics_are_refused(name: str, metrics: list[dict[str, Any]], detail: str) -> None:
     assert _check([(name, "1")], *metrics) == [
         f'spec.pendingCapacity[0].metric: Invalid value: "{name}": {detail}'
@@ -71,7 +71,7 @@ def test_a_metric_without_a_source_has_no_name() -> None:
     assert pending_capacity.target_of(bare) is None
 
 
-@pytest.mark.parametrize(("text", "listed"), answers("pending_capacity", "annotations"))
+@pytest.mark.parametrize(("text", "listed"), answers("autoscaling/pending_capacity", "annotations"))
 def test_the_annotation_is_read(text: str, listed: list[tuple[str, str]]) -> None:
     assert pending_capacity.read_annotation(text) == tuple(
         PendingCapacity(name, read(throughput)) for name, throughput in listed
@@ -114,7 +114,7 @@ def test_an_annotation_becomes_the_spec_of_decisions() -> None:
     assert found.autoscaler.spec.pending_capacity == (PendingCapacity("jobs", read("2")),)
 
 
-@pytest.mark.parametrize(("text", "fault"), answers("pending_capacity", "faulty annotations"))
+@pytest.mark.parametrize(("text", "fault"), answers("autoscaling/pending_capacity", "faulty annotations"))
 def test_a_faulty_annotation_is_a_fault_and_counts_as_absent(text: str, fault: str) -> None:
     found = _boosted(text, JOBS)
 

@@ -89,7 +89,7 @@ def test_annotations(text: str, spec: ScaleDown) -> None:
     assert read_annotation(write_annotation(spec)) == spec
 
 
-@pytest.mark.parametrize(("text", "sentence"), answers("scale_down", "faulty annotations"))
+@pytest.mark.parametrize(("text", "sentence"), answers("autoscaling/scale_down", "faulty annotations"))
 def test_faults_of_annotations(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         read_annotation(text, metrics(QUEUE))

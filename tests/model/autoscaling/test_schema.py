@@ -175,7 +175,7 @@ TOO_MANY = [
 
 @pytest.mark.parametrize(
     ("place", "value", "said", "path"),
-    [*answers("schema", "refused"), *TOO_MANY],
+    [*answers("autoscaling/schema", "refused"), *TOO_MANY],
     ids=lambda each: str(each)[:40],
 )
 def test_both_refuse(place: str, value: Any, said: str, path: str) -> None:

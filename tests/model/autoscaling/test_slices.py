@@ -41,7 +41,7 @@ def test_the_slice_of_a_namespace_never_changes(namespace: str, number: int) -> 
     assert slices.slice_of(namespace) == number
 
 
-@pytest.mark.parametrize(("names", "count", "most"), answers("slices", "spread"))
+@pytest.mark.parametrize(("names", "count", "most"), answers("autoscaling/slices", "spread"))
 def test_numbered_namespaces_are_spread(names: str, count: int, most: int) -> None:
     """The expected number in a slice is `count` / 64; names chosen by chance would not do better."""
     sizes = Counter(slices.slice_of(names.format(number)) for number in range(count))
@@ -59,7 +59,7 @@ def test_the_number_is_in_the_name(number: int, prefix: str) -> None:
     assert slices.parse_name(prefix, name) == number
 
 
-@pytest.mark.parametrize("name", answers("slices", "no slice"))
+@pytest.mark.parametrize("name", answers("autoscaling/slices", "no slice"))
 def test_names_of_no_slice(name: str) -> None:
     assert slices.parse_name("scaler", name) is None
 

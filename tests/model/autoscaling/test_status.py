@@ -63,7 +63,7 @@ def test_removes_all_of_a_type() -> None:
     assert conditions.listed() == (_condition("B"),)
 
 
-@pytest.mark.parametrize(("message", "own"), answers("status", "subjects"))
+@pytest.mark.parametrize(("message", "own"), answers("autoscaling/status", "subjects"))
 def test_the_subject_of_a_message(message: str, own: str) -> None:
     before = HorizontalPodAutoscalerStatus(current_replicas=2, conditions=(_condition("A", message=message),))
 
@@ -89,12 +89,12 @@ def _status(document: dict[str, Any]) -> HorizontalPodAutoscalerStatus:
     return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
 
 
-@pytest.mark.parametrize(("left", "right"), answers("status", "the same"))
+@pytest.mark.parametrize(("left", "right"), answers("autoscaling/status", "the same"))
 def test_says_the_same(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert same_status(_status(left), _status(right))
 
 
-@pytest.mark.parametrize(("left", "right"), answers("status", "something else"))
+@pytest.mark.parametrize(("left", "right"), answers("autoscaling/status", "something else"))
 def test_says_something_else(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert not same_status(_status(left), _status(right))
     assert same_status(_status(right), _status(right))
@@ -117,7 +117,7 @@ def status(kind: str, **current: Any) -> dict[str, Any]:
     return {"type": kind, kind[0].lower() + kind[1:]: {"current": current}}
 
 
-@pytest.mark.parametrize(("kind", "target", "current", "text"), answers("status", "metric"))
+@pytest.mark.parametrize(("kind", "target", "current", "text"), answers("autoscaling/status", "metric"))
 def test_the_text_of_a_metric(kind: str, target: Any, current: Any, text: str) -> None:
     test_the_text_of_metrics([spec(kind, **target)], [status(kind, **current)], text)
     if not current:
@@ -128,7 +128,7 @@ def test_the_text_of_a_metric(kind: str, target: Any, current: Any, text: str) -
 LOAD = spec("Pods", averageValue="10")
 
 
-@pytest.mark.parametrize(("metrics", "statuses", "text"), answers("status", "metrics"))
+@pytest.mark.parametrize(("metrics", "statuses", "text"), answers("autoscaling/status", "metrics"))
 def test_the_text_of_metrics(metrics: list[Any], statuses: list[Any], text: str) -> None:
     specs = msgspec.convert(metrics, list[MetricSpec], dec_hook=decode_scalar)
     found = msgspec.convert(statuses, list[MetricStatus], dec_hook=decode_scalar)

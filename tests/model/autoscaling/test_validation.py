@@ -70,7 +70,7 @@ def test_a_valid_one_is_valid() -> None:
     assert _said(_VALID) == []
 
 
-@pytest.mark.parametrize(("path", "value", "said"), answers("validation", "refused"))
+@pytest.mark.parametrize(("path", "value", "said"), answers("autoscaling/validation", "refused"))
 def test_says_each_violation_with_its_path(path: str, value: object, said: list[str]) -> None:
     place = re.sub(r"\.(\d+)", r"[\1]", path)
 
@@ -80,7 +80,7 @@ def test_says_each_violation_with_its_path(path: str, value: object, said: list[
     assert _said(_changed(path, value)) == [whole(line) for line in said]
 
 
-@pytest.mark.parametrize(("path", "value"), answers("validation", "allowed"))
+@pytest.mark.parametrize(("path", "value"), answers("autoscaling/validation", "allowed"))
 def test_allows(path: str, value: object) -> None:
     assert _said(_changed(path, value)) == []
 

@@ -12,12 +12,12 @@ ANY = st.floats() | st.sampled_from(
 )
 
 
-@pytest.mark.parametrize(("left", "sign", "right", "expected"), answers("arithmetic", "values"))
+@pytest.mark.parametrize(("left", "sign", "right", "expected"), answers("scrape/arithmetic", "values"))
 def test_arithmetic(left: float, sign: str, right: float, expected: float) -> None:
     assert evaluation.ARITHMETIC[sign](left, right) == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize(("name", "values", "expected"), answers("arithmetic", "aggregations"))
+@pytest.mark.parametrize(("name", "values", "expected"), answers("scrape/arithmetic", "aggregations"))
 def test_aggregations(name: str, values: list[float], expected: float) -> None:
     assert evaluation.AGGREGATIONS[name](values) == pytest.approx(expected, rel=1e-15, nan_ok=True)
 

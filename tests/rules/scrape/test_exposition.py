@@ -24,7 +24,7 @@ def read(
     return [(each.name, parse_labels(each.labels), each.value, each.time) for each in found]
 
 
-@pytest.mark.parametrize(("line", "labels", "value", "time"), answers("exposition", "samples"))
+@pytest.mark.parametrize(("line", "labels", "value", "time"), answers("scrape/exposition", "samples"))
 @pytest.mark.parametrize(
     "around", ["{}", "{}\n", "# TYPE x gauge\n{}\ny 2\n", "xy 3\n{}\nx_total 4", "\n\n{}\n\n"]
 )
@@ -55,7 +55,7 @@ def test_unwanted_lines_may_be_anything() -> None:
     assert read("x 1\ny{{{ what\n\xff\xfe z\nx 2\n", "x") == [("x", {}, 1, None), ("x", {}, 2, None)]
 
 
-@pytest.mark.parametrize(("line", "said"), answers("exposition", "refused"))
+@pytest.mark.parametrize(("line", "said"), answers("scrape/exposition", "refused"))
 def test_what_cannot_be_read_is_said(line: str, said: str) -> None:
     with pytest.raises(ExpositionError) as raised:
         read(f"y 1\n{line}\nz 2", "x")
@@ -99,7 +99,7 @@ def test_openmetrics(body: str, found: tuple[float, float | None]) -> None:
     assert tuple(rest) == found
 
 
-@pytest.mark.parametrize(("body", "said"), answers("exposition", "refused openmetrics"))
+@pytest.mark.parametrize(("body", "said"), answers("scrape/exposition", "refused openmetrics"))
 def test_openmetrics_that_cannot_be_read_is_said(body: str, said: str) -> None:
     with pytest.raises(ExpositionError) as raised:
         read(body, "x", openmetrics=True)
@@ -119,10 +119,11 @@ def test_the_format_is_known_by_its_type(content_type: str, openmetrics: bool) -
     assert exposition.is_openmetrics(content_type) is openmetrics
 
 
-@pytest.mark.parametrize("line", [b"x 1\n", b'{"x",a="1"} 1\n'], ids=["named", "quoted"])
-def test_more_samples_than_allowed_are_refused(line: bytes) -> None:
-    body = b"y 1\n" + line * 5
+_ONE_AND_FIVE, _SIX_QUOTED = b"y 1\n" + b"x 1\n" * 5, b'{"x",a="1"} 1\n' * 6
 
+
+@pytest.mark.parametrize("body", [_ONE_AND_FIVE, _SIX_QUOTED], ids=["named", "quoted"])
+def test_more_samples_than_allowed_are_refused(body: bytes) -> None:
     assert len(parse(body, ["x", "y"], limit=6)) == 6
     with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of x$"):
         parse(body, ["y", "x"], limit=5)

@@ -44,7 +44,7 @@ def value(query: str, *bodies: str, selector: str = "") -> float | None:
 TWO = 'jobs{kind="a",code="200"} 3\njobs{kind="b",code="500"} 5'
 
 
-@pytest.mark.parametrize(("query", "expected"), answers("pod_labels", "values"))
+@pytest.mark.parametrize(("query", "expected"), answers("scrape/pod_labels", "values"))
 def test_a_value(query: str, expected: float | None) -> None:
     assert value(query, TWO) == expected
 
@@ -59,7 +59,7 @@ def test_a_bound_of_no_number_is_no_number() -> None:
 COUNTER = [f'jobs{{a="1"}} {10 * time}\njobs{{a="2"}} {time}' for time in range(6)]
 
 
-@pytest.mark.parametrize(("query", "expected"), answers("pod_labels", "counters"))
+@pytest.mark.parametrize(("query", "expected"), answers("scrape/pod_labels", "counters"))
 def test_counters(query: str, expected: float) -> None:
     assert value(query, *COUNTER) == pytest.approx(expected)
     assert value(query, COUNTER[0]) is None
@@ -94,7 +94,7 @@ def test_a_ratio_of_two_series() -> None:
     assert query.series_names("jobs") == {"jobs_sum", "jobs_count"}
 
 
-@pytest.mark.parametrize(("selector", "expected"), answers("pod_labels", "selectors"))
+@pytest.mark.parametrize(("selector", "expected"), answers("scrape/pod_labels", "selectors"))
 def test_a_metric_selector(selector: str, expected: float | None) -> None:
     assert value("sum(S{}) by pod", TWO, selector=selector) == expected
 
@@ -150,7 +150,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
     assert [element.value for element in answer.elements] == [4]
 
 
-@pytest.mark.parametrize(("query", "reason"), answers("pod_labels", "refused"))
+@pytest.mark.parametrize(("query", "reason"), answers("scrape/pod_labels", "refused"))
 def test_what_cannot_be_evaluated_is_refused_with_the_reason(query: str, reason: str) -> None:
     with pytest.raises(UnscrapableError) as raised:
         compiled(query)

@@ -30,7 +30,7 @@ def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()
 
 
 @pytest.mark.parametrize("pod", [None, PodLabels("pod", "namespace")], ids=["endpoints", "pod"])
-@pytest.mark.parametrize(("query", "reason"), answers("scraped_query", "refused"))
+@pytest.mark.parametrize(("query", "reason"), answers("scrape/scraped_query", "refused"))
 def test_a_query_that_cannot_be_evaluated_is_refused(query: str, reason: str, pod: PodLabels | None) -> None:
     with pytest.raises(UnscrapableError) as raised:
         compile_query(template.parse(query), pod=pod)
@@ -38,7 +38,7 @@ def test_a_query_that_cannot_be_evaluated_is_refused(query: str, reason: str, po
     assert str(raised.value).startswith(reason)
 
 
-@pytest.mark.parametrize(("query", "reason"), answers("scraped_query", "refused of endpoints"))
+@pytest.mark.parametrize(("query", "reason"), answers("scrape/scraped_query", "refused of endpoints"))
 def test_a_query_over_endpoints_is_refused(query: str, reason: str) -> None:
     with pytest.raises(UnscrapableError) as raised:
         compile_query(template.parse(query), absent=("job",))
@@ -126,6 +126,6 @@ def test_large_evaluations_take_several_steps(grouping: str) -> None:
     assert sum(1 for _ in steps) >= 2
 
 
-@pytest.mark.parametrize(("exposed", "honor", "labels"), answers("scraped_query", "attached"))
+@pytest.mark.parametrize(("exposed", "honor", "labels"), answers("scrape/scraped_query", "attached"))
 def test_attached_labels(exposed: dict[str, str], *, honor: bool, labels: dict[str, str]) -> None:
     assert attach(exposed, {"pod": "p"}, honor=honor) == labels

@@ -43,12 +43,12 @@ def counter(*samples: tuple[float, float]) -> Track:
     return track
 
 
-@pytest.mark.parametrize(("samples", "rate"), answers("series", "rate"))
+@pytest.mark.parametrize(("samples", "rate"), answers("scrape/series", "rate"))
 def test_rate(samples: list[tuple[float, float]], rate: float | None) -> None:
     assert counter(*samples).rate(5, 5) == (None if rate is None else pytest.approx(rate))
 
 
-@pytest.mark.parametrize(("samples", "rate"), answers("series", "rate of the last two"))
+@pytest.mark.parametrize(("samples", "rate"), answers("scrape/series", "rate of the last two"))
 def test_rate_of_the_last_two(samples: list[tuple[float, float]], rate: float | None) -> None:
     assert counter(*samples).last_rate(5, 5) == rate
 

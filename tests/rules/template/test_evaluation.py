@@ -18,12 +18,12 @@ VARIABLES: dict[str, template.Value] = {
 }
 
 
-@pytest.mark.parametrize(("text", "output"), answers("template_evaluation", "rendered"))
+@pytest.mark.parametrize(("text", "output"), answers("template/template_evaluation", "rendered"))
 def test_render(text: str, output: str) -> None:
     assert template.parse(text).render(VARIABLES) == output
 
 
-@pytest.mark.parametrize(("text", "sentence"), answers("template_evaluation", "refused"))
+@pytest.mark.parametrize(("text", "sentence"), answers("template/template_evaluation", "refused"))
 def test_what_cannot_be_rendered_says_where_and_what(text: str, sentence: str) -> None:
     parsed = template.parse(text)
     with pytest.raises(errors.TemplateError) as caught:

@@ -33,8 +33,8 @@ PRINTED_VARIABLES: dict[str, template.Value] = {
 @pytest.mark.parametrize(
     ("text", "output", "variables"),
     [
-        *((*row, VARIABLES) for row in answers("template_functions", "rendered")),
-        *((*row, PRINTED_VARIABLES) for row in answers("template_functions", "printed")),
+        *((*row, VARIABLES) for row in answers("template/template_functions", "rendered")),
+        *((*row, PRINTED_VARIABLES) for row in answers("template/template_functions", "printed")),
     ],
 )
 def test_what_is_printed(text: str, output: str, variables: dict[str, template.Value]) -> None:
@@ -82,7 +82,7 @@ def test_an_integer_reads_back(number: int) -> None:
     assert template.parse(f"<<{number}>>").render({}) == str(number)
 
 
-@pytest.mark.parametrize(("action", "sentence"), answers("template_functions", "refused"))
+@pytest.mark.parametrize(("action", "sentence"), answers("template/template_functions", "refused"))
 def test_a_failing_function_says_where_and_why(action: str, sentence: str) -> None:
     with pytest.raises(errors.TemplateError) as caught:
         template.parse(f"<<{action}>>").render(VARIABLES)
@@ -105,7 +105,7 @@ def test_other_directives_are_refused(directive: str) -> None:
     assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize(("action", "sentence"), answers("template_functions", "formats"))
+@pytest.mark.parametrize(("action", "sentence"), answers("template/template_functions", "formats"))
 def test_a_format_is_checked_before_it_is_used(action: str, sentence: str) -> None:
     at = action.index("printf") + 3
     with pytest.raises(errors.TemplateError) as caught:

@@ -22,7 +22,7 @@ VARIABLES: dict[str, template.Value] = {
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [*answers("template_syntax", "refused"), *answers("template_syntax", "not supported")],
+    [*answers("template/template_syntax", "refused"), *answers("template/template_syntax", "not supported")],
 )
 def test_bad_syntax_and_other_parts_of_gos_language_are_refused_with_place_and_expectation(
     text: str, sentence: str

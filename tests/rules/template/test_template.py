@@ -16,7 +16,7 @@ VARIABLES: dict[str, template.Value] = {
 }
 
 
-@pytest.mark.parametrize(("text", "output"), answers("template", "plain"))
+@pytest.mark.parametrize(("text", "output"), answers("template/template", "plain"))
 def test_plain_templates(text: str, output: str) -> None:
     parsed = template.parse(text)
     assert parsed.is_plain
@@ -24,7 +24,7 @@ def test_plain_templates(text: str, output: str) -> None:
     assert parsed.render(VARIABLES) == output
 
 
-@pytest.mark.parametrize("text", answers("template", "not plain"))
+@pytest.mark.parametrize("text", answers("template/template", "not plain"))
 def test_everything_else_is_not_plain(text: str) -> None:
     assert not template.parse(text).is_plain
 
@@ -82,12 +82,14 @@ def test_fields(text: str, fields: tuple[str, ...]) -> None:
 # --- label templates ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "group", "resource", "label"), answers("template", "label of a resource"))
+@pytest.mark.parametrize(
+    ("text", "group", "resource", "label"), answers("template/template", "label of a resource")
+)
 def test_label_of_a_resource(text: str, group: str, resource: str, label: str) -> None:
     assert template.LabelTemplate(text).render(group, resource) == label
 
 
-@pytest.mark.parametrize(("text", "pattern"), answers("template", "pattern of labels"))
+@pytest.mark.parametrize(("text", "pattern"), answers("template/template", "pattern of labels"))
 def test_pattern_of_labels(text: str, pattern: str) -> None:
     assert template.LabelTemplate(text).pattern() == pattern
 
