@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from benchmarks.stage import Stage
 from scripts.generate import crd, crd_schedules
-from tests.e2e import controlplane, nodes
-from tests.e2e.aggregation import NAMESPACE, FrontedControlPlane, apply
-from tests.e2e.clusters import ClusterUnderTest
-from tests.e2e.controlplane import ControlPlane
-from tests.e2e.frontproxy import NAME
+from tests.e2e import nodes
 from tests.support.kubectl import Kubectl
 from tests.support.tls import Authority
+from tests.world import controlplane
+from tests.world.aggregation import NAMESPACE, FrontedControlPlane, apply
+from tests.world.clusters import ClusterUnderTest
+from tests.world.controlplane import ControlPlane
+from tests.world.frontproxy import NAME
 
 FLOORS = "v1beta1.external.metrics.k8s.io"
 

@@ -116,7 +116,7 @@ class Prometheus(Listener):
 
     def _query(self, parameters: Parameters) -> Any:
         time = _time(parameters, "time", self._now())
-        if "timeout" in parameters:
+        if parameters.get("timeout"):  # Prometheus ignores an empty one
             _check_duration("timeout", parameters["timeout"])
         try:
             value = promql.evaluate(parameters.get("query", ""), self.series, time)

@@ -5,20 +5,20 @@ After each test a client that is not ours reads what was written to the cluster 
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.e2e import controlplane, oracle
-from tests.e2e.aggregation import FrontedBackend, FrontedControlPlane, FrontedSandbox
-from tests.e2e.clusters import ClusterUnderTest, RealBackend, SandboxBackend
-from tests.e2e.controlplane import ControlPlane
-from tests.e2e.frontproxy import FrontProxy
 from tests.support.kubectl import Kubectl
 from tests.support.tls import Authority
+from tests.world import controlplane, oracle
+from tests.world.aggregation import FrontedBackend, FrontedControlPlane, FrontedSandbox
+from tests.world.clusters import ClusterUnderTest
+from tests.world.controlplane import ControlPlane
+from tests.world.frontproxy import FrontProxy
 from tests.world.workloads import CLOCK
 from tests.world.world import World, opened
 
@@ -52,7 +52,7 @@ _SCHEMALESS = pytest.param("sandbox", marks=pytest.mark.skip(reason="the sandbox
 REAL_ONLY = [_SCHEMALESS, _REAL]
 WITH_CONTROLLERS = [_UNCONTROLLED, _CONTROLLED]
 WITH_WORKLOADS = ["sandbox", _CONTROLLED]
-"""Where `FrontedBackend.workloads` gives Deployments their pods."""
+"""Where Deployments get their pods."""
 
 
 class Fronted(NamedTuple):
@@ -79,60 +79,7 @@ def control_plane(
 
 
 @asynccontextmanager
-async def _open(plane: ControlPlane | None, directory: Path) -> AsyncIterator[ClusterUnderTest]:
-    if plane is not None:
-        cluster = ClusterUnderTest(RealBackend(plane), Kubectl(directory, plane.kubectl), directory)
-        await cluster.open()
-        yield cluster
-        await oracle.examine(cluster)
-        return
-    async with Cluster() as sandbox:
-        cluster = ClusterUnderTest(SandboxBackend(sandbox), Kubectl(directory), directory)
-        await cluster.open()
-        yield cluster
-        await oracle.examine(cluster)
-
-
-@pytest.fixture(params=KINDS)
-async def cluster(
-    request: pytest.FixtureRequest, control_plane: ControlPlane | None, tmp_path: Path
-) -> AsyncIterator[ClusterUnderTest]:
-    """Return a cluster with a namespace of the test's own."""
-    async with _open(control_plane if request.param != "sandbox" else None, tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture(params=KINDS)
-async def own_cluster(
-    request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
-) -> AsyncIterator[ClusterUnderTest]:
-    """Return a cluster that a test may let crash: no other test uses it."""
-    if request.param == "sandbox":
-        async with _open(None, tmp_path) as opened:
-            yield opened
-        return
-    async with _own_plane(tmp_path, authority) as plane, _open(plane, tmp_path) as opened:
-        yield opened
-
-
-@asynccontextmanager
-async def _own_plane(directory: Path, authority: Authority) -> AsyncIterator[ControlPlane]:
-    assets = controlplane.find_assets()
-    assert assets is not None
-    own = directory / "control-plane"
-    own.mkdir()
-    plane = ControlPlane(assets, own, authority)
-    await asyncio.to_thread(plane.__enter__)
-    try:
-        yield plane
-    finally:
-        await asyncio.to_thread(plane.close)
-
-
-@asynccontextmanager
-async def _open_fronted(
-    plane: ControlPlane | None, directory: Path, authority: Authority
-) -> AsyncIterator[Fronted]:
+async def _open(plane: ControlPlane | None, directory: Path, authority: Authority) -> AsyncIterator[Fronted]:
     if plane is not None:
         backend = FrontedControlPlane(plane)
         cluster = ClusterUnderTest(backend, Kubectl(directory, plane.kubectl), directory)
@@ -156,7 +103,7 @@ async def fronted(
 ) -> AsyncIterator[Fronted]:
     """Return a cluster with an aggregation layer and a namespace of the test's own."""
     plane = control_plane if request.param != "sandbox" else None
-    async with _open_fronted(plane, tmp_path, authority) as opened:
+    async with _open(plane, tmp_path, authority) as opened:
         yield opened
 
 
@@ -164,17 +111,38 @@ async def fronted(
 async def own_fronted(
     request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
 ) -> AsyncIterator[Fronted]:
-    """Return one whose front proxy a test may change: no other test uses it."""
-    if request.param == "sandbox":
-        async with _open_fronted(None, tmp_path, authority) as opened:
-            yield opened
-        return
-    async with _own_plane(tmp_path, authority) as plane, _open_fronted(plane, tmp_path, authority) as opened:
-        yield opened
+    """Return one that a test may change, and let crash: no other test uses it."""
+    async with AsyncExitStack() as stack:
+        plane = None
+        if request.param != "sandbox":
+            assets, own = controlplane.find_assets(), tmp_path / "control-plane"
+            assert assets is not None
+            own.mkdir()
+            plane = ControlPlane(assets, own, authority)
+            stack.push_async_callback(asyncio.to_thread, plane.close)
+            await asyncio.to_thread(plane.__enter__)
+        yield await stack.enter_async_context(_open(plane, tmp_path, authority))
 
 
 @pytest.fixture
-async def world(fronted: Fronted) -> AsyncIterator[World]:
+def cluster(fronted: Fronted) -> ClusterUnderTest:
+    return fronted.cluster
+
+
+@pytest.fixture
+def own_cluster(own_fronted: Fronted) -> ClusterUnderTest:
+    return own_fronted.cluster
+
+
+@pytest.fixture
+async def world(cluster: ClusterUnderTest) -> AsyncIterator[World]:
     """Return an empty world in which a story is told."""
-    async with opened(fronted.cluster) as world:
+    async with opened(cluster) as world:
+        yield world
+
+
+@pytest.fixture
+async def own_world(own_cluster: ClusterUnderTest) -> AsyncIterator[World]:
+    """Return one whose API server a test may let crash."""
+    async with opened(own_cluster) as world:
         yield world

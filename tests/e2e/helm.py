@@ -13,7 +13,7 @@ from tests.support import charts
 from tests.support.rendered import ROOT
 
 if TYPE_CHECKING:
-    from tests.e2e.clusters import ClusterUnderTest
+    from tests.world.clusters import ClusterUnderTest
 
 JSON = dict[str, Any]
 

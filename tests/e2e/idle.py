@@ -7,8 +7,8 @@ sixths.
 import random
 
 from adapter.model.autoscaling import scale_down
-from tests.e2e.clusters import Document
-from tests.world.workloads import UNIT, Load, Workload
+from tests.world.clusters import Document
+from tests.world.workloads import Workload, level
 from tests.world.world import World
 
 COST = scale_down.COST_ANNOTATION
@@ -19,11 +19,6 @@ _SPREAD = 2.3
 WINDOW = 5
 """The stabilization window, in seconds: longer than what is foreseen of the HPA controller, and than all pods
 take to be scraped once the load has moved."""
-
-
-def level(pods: int) -> Load:
-    """Return a load that needs so many pods."""
-    return lambda _: (pods - 0.5) * UNIT
 
 
 def fall(workload: Workload, seed: str) -> None:

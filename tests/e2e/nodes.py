@@ -27,9 +27,9 @@ from adapter.model.autoscaling import boost
 from adapter.model.autoscaling.hpa import encode_scalar
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.listener import Listener
-from tests.e2e.clusters import Document
 from tests.support import busy, tools
 from tests.world import watching
+from tests.world.clusters import Document
 
 METRICS = "v1beta1.metrics.k8s.io"
 KINDS = ("plain", "boosted", "fast")

@@ -6,8 +6,7 @@ sandbox has no controllers for runs on the real one only. Values come from a rea
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,104 +15,42 @@ import pytest
 
 from adapter.kubernetes import apiservices
 from adapter.server import tls
-from tests.e2e import aggregation
-from tests.e2e.aggregation import PATHS, RESOURCE_RULES, Direct, Registered
-from tests.e2e.clusters import ClusterUnderTest, Document
-from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
+from tests.e2e.conftest import WITH_CONTROLLERS, WITH_WORKLOADS, Fronted
 from tests.support.certificates import Signer
 from tests.support.processor import limited
-from tests.support.prometheus import PrometheusFactory, PrometheusServer
-from tests.support.remotewrite import Written
 from tests.support.tls import Authority
-from tests.world.controllers import well
+from tests.world import aggregation
+from tests.world.aggregation import PATHS, Direct, Registered
+from tests.world.clusters import ClusterUnderTest, Document
+from tests.world.workloads import Workload
+from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
-RULES = (
-    """
 
-rules:
-- seriesQuery: 'load{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-- seriesQuery: 'hits{namespace!="",service!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, service: {resource: service}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-externalRules:
-- seriesQuery: 'backlog{namespace!="",queue!=""}'
-  resources: {overrides: {namespace: {resource: namespace}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-"""
-    + RESOURCE_RULES
-)
-MIB = 1024 * 1024
+EVERYWHERE = pytest.mark.parametrize("fronted", WITH_WORKLOADS, indirect=True)
+
+
+async def serve(world: World) -> Workload:
+    """Have one pod, whose load is six, and rules for that."""
+    await asyncio.to_thread((world.directory / "rules.yaml").write_text, world.rules)
+    web = Workload("web", "pods", lambda _: 6.0, way="", replicas=1)
+    world.declare([web], autoscaled=False)
+    await world.run(lambda: web.ready == 1)
+    return web
 
 
 @pytest.fixture
-async def prometheus(prometheus_server: PrometheusFactory) -> PrometheusServer:
-    return await asyncio.to_thread(prometheus_server)
-
-
-@pytest.fixture(autouse=True)
-def rules(tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text(RULES)
-
-
-async def write(prometheus: PrometheusServer, name: str, value: float, **labels: str) -> None:
-    now = time.time()  # noqa: TID251 - a real Prometheus looks at real time
-    await asyncio.to_thread(prometheus.write, Written({"__name__": name, **labels}, value, now))
-
-
-async def write_all(prometheus: PrometheusServer, namespace: str, pod: str) -> None:
-    """Write a sample for each API: three times what the autoscalers below want of one pod."""
-    await write(prometheus, "load", 3, namespace=namespace, pod=pod)
-    await write(prometheus, "hits", 6, namespace=namespace, service="web")
-    await write(prometheus, "backlog", 30, namespace=namespace, queue="orders")
-    await write(prometheus, "cores", 0.15, namespace=namespace, pod=pod, container="main")
-    await write(prometheus, "working_set_bytes", 64 * MIB, namespace=namespace, pod=pod, container="main")
-
-
-async def make_well(cluster: ClusterUnderTest, pod: str) -> None:
-    """Do what a kubelet does once a pod's containers run."""
-    status = json.dumps({"status": well()})
-    where = ("pod", pod, "-n", cluster.namespace)
-    await cluster.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", status)
-
-
-async def make_pod(cluster: ClusterUnderTest, prometheus: PrometheusServer) -> None:
-    """Make the pod web-0 and all its metrics."""
-    metadata = {"name": "web-0", "namespace": cluster.namespace, "labels": {"app": "web"}}
-    spec = {"containers": [{"name": "main", "image": "registry.example/none:1"}]}
-    await cluster.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, service(cluster)
-    )
-    await make_well(cluster, "web-0")
-    await write_all(prometheus, cluster.namespace, "web-0")
-
-
-def service(cluster: ClusterUnderTest) -> Document:
-    metadata = {"name": "web", "namespace": cluster.namespace}
-    spec = {"clusterIP": "None", "ports": [{"port": 80}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-
-
-@pytest.fixture
-async def registered(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer
-) -> AsyncIterator[Registered]:
-    cluster, backend = fronted
-    await make_pod(cluster, prometheus)
-    async with aggregation.register(cluster, backend, tmp_path, prometheus.url) as registered:
+async def registered(tmp_path: Path, fronted: Fronted, world: World) -> AsyncIterator[Registered]:
+    await serve(world)
+    async with aggregation.register(*fronted, tmp_path, world.prometheus.url) as registered:
         yield registered
 
 
 @pytest.fixture
-async def own_registered(
-    tmp_path: Path, own_fronted: Fronted, prometheus: PrometheusServer
-) -> AsyncIterator[Registered]:
-    cluster, backend = own_fronted
-    await make_pod(cluster, prometheus)
-    async with aggregation.register(cluster, backend, tmp_path, prometheus.url) as registered:
+async def own_registered(tmp_path: Path, own_fronted: Fronted, own_world: World) -> AsyncIterator[Registered]:
+    await serve(own_world)
+    async with aggregation.register(*own_fronted, tmp_path, own_world.prometheus.url) as registered:
         yield registered
 
 
@@ -135,8 +72,9 @@ async def until(accept: Callable[[Any], object], ask: Callable[[], Any], seconds
         pytest.fail(f"it never came to that; last: {found}")
 
 
-async def test_kubectl_reads_every_group(registered: Registered) -> None:
-    cluster = registered.cluster
+@EVERYWHERE
+async def test_kubectl_reads_every_group(registered: Registered, world: World) -> None:
+    cluster, (pod,) = registered.cluster, world.workloads["web"].parts
     for path in PATHS:
         document = await read(cluster, path)
         assert (document["kind"], document["groupVersion"]) == (
@@ -145,24 +83,20 @@ async def test_kubectl_reads_every_group(registered: Registered) -> None:
         )
     beneath = f"namespaces/{cluster.namespace}"
     for path in PATHS[:2]:
-        [item] = (await read(cluster, f"{path}/{beneath}/pods/%2A/load?labelSelector=app%3Dweb"))["items"]
-        assert (item["describedObject"]["name"], item["value"]) == ("web-0", "3")
+        [item] = (await read(cluster, f"{path}/{beneath}/pods/%2A/busy?labelSelector=app%3Dweb"))["items"]
+        assert (item["describedObject"]["name"], item["value"]) == (pod, "6")
         [item] = (await read(cluster, f"{path}/{beneath}/services/web/hits"))["items"]
         assert (item["describedObject"]["kind"], item["value"]) == ("Service", "6")
-    [item] = (await read(cluster, f"{PATHS[2]}/{beneath}/backlog?labelSelector=queue%3Dorders"))["items"]
-    assert (item["metricLabels"], item["value"]) == ({"queue": "orders"}, "30")
+    [item] = (await read(cluster, f"{PATHS[2]}/{beneath}/backlog?labelSelector=queue%3Dweb"))["items"]
+    assert (item["metricLabels"], item["value"]) == ({"queue": "web"}, "6")
     for path in PATHS[3:]:
         listed = await read(cluster, f"{path}/{beneath}/pods")
         assert listed["apiVersion"] == path.removeprefix("/apis/")
         [item] = listed["items"]
-        assert item["containers"] == [{"name": "main", "usage": {"cpu": "150m", "memory": "64Mi"}}]
+        assert item["containers"] == [{"name": "web", "usage": {"cpu": "30m", "memory": "1Mi"}}]
 
-
-async def test_kubectl_lists_and_tops(registered: Registered) -> None:
-    cluster = registered.cluster
     versions = (await cluster.kubectl("api-versions")).split()
     assert {path.removeprefix("/apis/") for path in PATHS} <= set(versions)
-
     # the aggregator reads what a server has some time after it has found the server, and calls a group stale
     # until then
     wanted = {"backlog.external.metrics.k8s.io", "pods.metrics.k8s.io", "nodes.metrics.k8s.io"}
@@ -170,25 +104,17 @@ async def test_kubectl_lists_and_tops(registered: Registered) -> None:
         lambda found: (found.status, found.stderr) == (0, "") and wanted <= set(found.stdout.split()),
         lambda: cluster.run(cluster.admin_kubeconfig, "api-resources", "-o", "name"),
     )
-    table = (await cluster.kubectl("top", "pods", "-n", cluster.namespace)).splitlines()
-    assert [line.split() for line in table] == [
-        ["NAME", "CPU(cores)", "MEMORY(bytes)"],
-        ["web-0", "150m", "64Mi"],
-    ]
-    one = await cluster.kubectl(
-        "top", "pod", "web-0", "-n", cluster.namespace, "--containers", "--no-headers"
-    )
-    assert one.split() == ["web-0", "main", "150m", "64Mi"]
 
 
+@EVERYWHERE
 @pytest.mark.parametrize(
     ("path", "rule", "refusal"),
     [
         (
-            f"{PATHS[0]}/namespaces/{{ns}}/pods/%2A/load",
-            {"apiGroups": ["custom.metrics.k8s.io"], "resources": ["pods/load"], "verbs": ["get"]},
+            f"{PATHS[0]}/namespaces/{{ns}}/pods/%2A/busy",
+            {"apiGroups": ["custom.metrics.k8s.io"], "resources": ["pods/busy"], "verbs": ["get"]},
             (
-                'pods.custom.metrics.k8s.io "*" is forbidden: User "{user}" cannot get resource "pods/load" '
+                'pods.custom.metrics.k8s.io "*" is forbidden: User "{user}" cannot get resource "pods/busy" '
                 'in API group "custom.metrics.k8s.io" in the namespace "{ns}"'
             ),
         ),
@@ -234,9 +160,10 @@ async def test_a_user_needs_the_right_itself(
     assert len(json.loads(allowed.stdout)["items"]) == 1
 
 
+@EVERYWHERE
 async def test_only_a_front_proxy_speaks_for_users(registered: Registered) -> None:
     """The API server's headers count with its certificate; without it no caller is an administrator."""
-    path = f"{PATHS[0]}/namespaces/{registered.cluster.namespace}/pods/%2A/load"
+    path = f"{PATHS[0]}/namespaces/{registered.cluster.namespace}/pods/%2A/busy"
     claimed = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     async with registered.directly() as direct:
         status, message = await direct.get(path, claimed)
@@ -266,6 +193,7 @@ async def goes_through(cluster: ClusterUnderTest) -> bool:
 
 
 @pytest.mark.timeout(600)  # a real API server may take a minute to see that a file has changed, each time
+@pytest.mark.parametrize("own_fronted", WITH_WORKLOADS, indirect=True)
 async def test_the_front_proxy_changes_its_authority(tmp_path: Path, own_registered: Registered) -> None:
     """Both are trusted, then the new one alone, also over open connections; the adapter is not restarted."""
     cluster, backend = own_registered.cluster, own_registered.backend
@@ -287,6 +215,7 @@ async def test_the_front_proxy_changes_its_authority(tmp_path: Path, own_registe
     await backend.wait_available(cluster)
 
 
+@EVERYWHERE
 async def test_the_serving_certificate_is_rolled(
     registered: Registered, authority: Authority, other_authority: Authority
 ) -> None:
@@ -304,18 +233,19 @@ async def test_the_serving_certificate_is_rolled(
 
 
 async def test_the_adapter_notices_that_another_server_takes_an_apiservice(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fronted: Fronted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The adapter has the rights of the manifests, and no flag names its Service."""
     monkeypatch.setenv("POD_NAMESPACE", aggregation.NAMESPACE)
     monkeypatch.setattr(apiservices, "PERIOD", 0.2)
-    cluster, backend = fronted
+    cluster, _ = fronted
+    (tmp_path / "rules.yaml").write_text("rules: []\n")
 
     def ours(**values: float) -> dict[str, float]:
         found = dict.fromkeys(aggregation.GROUP_VERSIONS, 1.0) | values
         return {f'fastpath_apiservice_owned{{apiservice="{name}"}}': value for name, value in found.items()}
 
-    async with aggregation.register(cluster, backend, tmp_path, prometheus.url) as registered:
+    async with aggregation.register(*fronted, tmp_path, "http://127.0.0.1:9") as registered:
 
         async def shown() -> dict[str, float]:
             return await registered.adapter.metric_lines("fastpath_apiservice_owned{")
@@ -339,104 +269,3 @@ async def test_a_namespace_is_deleted(registered: Registered) -> None:
     await cluster.kubectl("delete", "namespace", name, "--timeout=60s")
     found = await cluster.kubectl("get", "namespace", name, "--ignore-not-found", "-o", "name")
     assert found == ""
-
-
-METRICS: Mapping[str, Document] = {
-    "Pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "1"}},
-    "Object": {
-        "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "web"},
-        "metric": {"name": "hits"},
-        "target": {"type": "AverageValue", "averageValue": "2"},
-    },
-    "External": {
-        "metric": {"name": "backlog", "selector": {"matchLabels": {"queue": "orders"}}},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-    "Resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
-}
-"""What an autoscaler looks at, by its kind: with the samples of `write_all` each of them wants three
-replicas.
-"""
-
-
-def deployment(cluster: ClusterUnderTest) -> Document:
-    container = {
-        "name": "main",
-        "image": "registry.example/none:1",
-        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
-    }
-    labels = {"app": "web"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": cluster.namespace},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
-
-
-def autoscaler(cluster: ClusterUnderTest, kind: str) -> Document:
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": cluster.namespace},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 1,
-            "maxReplicas": 8,
-            "metrics": [{"type": kind, kind.lower(): METRICS[kind]}],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
-        },
-    }
-
-
-async def get(cluster: ClusterUnderTest, *what: str) -> Any:
-    return json.loads(await cluster.kubectl("get", *what, "-n", cluster.namespace, "-o", "json"))
-
-
-async def wait_replicas(cluster: ClusterUnderTest, wanted: int) -> None:
-    """Wait until the Deployment has been told to have so many; fails with what the autoscaler says."""
-
-    async def ask() -> Any:
-        found = await get(cluster, "deployments.apps,horizontalpodautoscalers.autoscaling")
-        return {each["kind"]: each for each in found["items"]}
-
-    await until(lambda found: found["Deployment"]["spec"]["replicas"] == wanted, ask)
-
-
-@pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
-@pytest.mark.parametrize("kind", list(METRICS))
-async def test_an_autoscaler_scales(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, kind: str
-) -> None:
-    cluster, backend = fronted
-    await cluster.create(deployment(cluster), service(cluster))
-    pods = await until(lambda found: found["items"], lambda: get(cluster, "pods", "-l", "app=web"))
-    [pod] = [each["metadata"]["name"] for each in pods["items"]]
-    await make_well(cluster, pod)
-    await write_all(prometheus, cluster.namespace, pod)
-    async with aggregation.register(cluster, backend, tmp_path, prometheus.url):
-        await cluster.create(autoscaler(cluster, kind))
-        try:
-            await check_scaling(cluster, prometheus, kind)
-        finally:
-            await cluster.kubectl("delete", "hpa", "web", "-n", cluster.namespace)
-
-
-async def check_scaling(cluster: ClusterUnderTest, prometheus: PrometheusServer, kind: str) -> None:
-    await wait_replicas(cluster, 3)
-    await until(lambda found: len(found["items"]) == 3, lambda: get(cluster, "pods", "-l", "app=web"))
-    wanted = {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"}
-
-    def is_active(found: Document) -> bool:
-        return any(wanted.items() <= each.items() for each in found.get("status", {}).get("conditions", ()))
-
-    found = await until(is_active, lambda: get(cluster, "hpa", "web"))
-    assert [each["type"] for each in found["status"]["currentMetrics"]] == [kind]
-    if kind in {"Object", "External"}:  # of the others the new pods would need samples too
-        await write(prometheus, "hits", 4, namespace=cluster.namespace, service="web")
-        await write(prometheus, "backlog", 20, namespace=cluster.namespace, queue="orders")
-        await wait_replicas(cluster, 2)

@@ -18,7 +18,6 @@ from adapter.autoscaler.decide import boost
 from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER
 from adapter.model.autoscaling.floor import Demotion
 from adapter.model.timestamps import span_of
-from tests.e2e.clusters import Document
 from tests.e2e.conftest import WITH_WORKLOADS
 from tests.support import naive
 from tests.support.owners import are_shared, owner_of
@@ -26,8 +25,9 @@ from tests.support.processor import limited
 from tests.support.scalewrites import BOOSTER, NATIVE
 from tests.support.waiting import running
 from tests.world import workloads
+from tests.world.clusters import Document
 from tests.world.processes import ROOT
-from tests.world.workloads import BEHAVIOR, CLOCK, LIMITS, LOW, METRICS, UNIT, Workload, spike, step
+from tests.world.workloads import BEHAVIOR, CLOCK, HASTY, LIMITS, LOW, METRICS, UNIT, Workload, spike, step
 from tests.world.world import QUEUE, World, until_none
 
 pytestmark = [
@@ -44,12 +44,12 @@ LAG = 3
 
 
 @BOTH
-async def test_twenty_boosted_autoscalers_and_the_naive_booster(world: World) -> None:
-    """Of all kinds of metrics, under loads that step, spike and saw; ten of the same kinds and loads are left
+async def test_boosted_autoscalers_and_the_naive_booster(world: World) -> None:
+    """Of all kinds of metrics, under loads that step, spike and saw; five of the same kinds are left
     to the controller alone, and two to the naive booster.
     """
-    fleet = workloads.fleet(20)
-    alone = workloads.fleet(10, boosted=False, prefix="alone")
+    fleet = workloads.fleet(10)
+    alone = workloads.fleet(5, boosted=False, prefix="alone")
     kinds = ("object-average", QUEUE)
     control = {f"{kind}-step": Workload(f"{kind}-step", kind, step(), way="") for kind in kinds}
     if world.is_real:
@@ -162,7 +162,7 @@ async def test_an_hpa_that_leaves_at_any_moment_is_plain(world: World) -> None:
     never is another.
     """
     dice = random.Random(20)
-    ways = [(way, second) for way in ("annotation", "metric") for second in range(4)]
+    ways = [(way, second) for way in ("annotation", "metric") for second in range(3)]
     leaving = {f"{way}-{second}": second + dice.uniform(-0.5, 0.5) for way, second in ways}
     for name in leaving:
         world.hpa(name, load=spike(width=6.0), hold="60s")
@@ -356,12 +356,6 @@ def of_keda(workload: Workload, namespace: str) -> Document:
 
 # --- failovers ---------------------------------------------------------------------------------------------
 
-_ELECTION = (
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=500ms",
-)
-
 
 @BOTH
 async def test_owners_come_and_go_while_floors_are_held(world: World) -> None:
@@ -373,7 +367,7 @@ async def test_owners_come_and_go_while_floors_are_held(world: World) -> None:
     for number in range(4):
         world.hpa(f"web-{number}", load=spike(width=3.0), hold="5s")
     names = list(world.workloads)
-    await world.serve(*_ELECTION, lag=LAG, pods=2)
+    await world.serve(*HASTY, lag=LAG, pods=2)
     await world.settled()
     leases = world.seen["leases"]
     await world.run(lambda: are_shared(leases.values(), 2))

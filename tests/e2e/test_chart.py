@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, HelmError, remove_leftovers
 from tests.support import charts
 from tests.support.chart_cases import ALL_OFF, ALL_ON, ALL_RULES, MODE, RENDERINGS, RULE
+from tests.support.kubectl import Finished
 from tests.support.rendered import JSON, ROOT
+from tests.world.clusters import ClusterUnderTest
 
 THEIR_CHART = os.environ.get("PROMETHEUS_ADAPTER_CHART", "")
 """A copy of prometheus-community's chart."""
@@ -32,7 +33,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.integration,
     pytest.mark.timeout(180),
-    pytest.mark.parametrize("cluster", REAL_ONLY, indirect=True),
+    pytest.mark.parametrize("fronted", REAL_ONLY, indirect=True),
 ]
 
 with_their_chart = pytest.mark.skipif(
@@ -123,33 +124,30 @@ def _list(documents: list[JSON], namespace: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
 
 
+async def apply(cluster: ClusterUnderTest, documents: list[JSON]) -> Finished:
+    """Have the API server check objects; a dry run stores nothing."""
+    flags = ("--dry-run=server", "--validate=strict", "-f", "-")
+    text = _list(documents, cluster.namespace)
+    return await cluster.run(cluster.admin_kubeconfig, "apply", *flags, stdin=text)
+
+
 @pytest.mark.usefixtures("stand_ins")
 async def test_the_api_server_accepts_the_objects(cluster: ClusterUnderTest) -> None:
-    """A dry run stores nothing."""
+    """Kinds that it does not have are the stand-ins alone, so that no other object escapes the check."""
+    builtin = {line.split()[0] for line in (await cluster.kubectl("api-versions")).splitlines()}
+    known = {(version, _KINDS[name]) for version, names in STAND_INS.items() for name in names}
     for name, values in RENDERINGS.items():
         release = "prometheus-adapter" if "compatibility" in values else "fastpath"
-        objects = charts.render(values, name=release, namespace=cluster.namespace)
-        applied = await cluster.run(
-            cluster.admin_kubeconfig,
-            *("apply", "--dry-run=server", "--validate=strict", "-f", "-"),
-            stdin=_list(objects.documents, cluster.namespace),
-        )
+        documents = charts.render(values, name=release, namespace=cluster.namespace).documents
+        applied = await apply(cluster, documents)
         assert (applied.status, applied.stderr) == (0, ""), f"{name}: {applied.stderr}"
-        assert len(applied.stdout.splitlines()) == len(objects.documents), name
-
-
-@pytest.mark.usefixtures("stand_ins")
-async def test_the_api_server_refuses_an_unknown_field(cluster: ClusterUnderTest) -> None:
-    """So the test above can fail."""
-    objects = charts.render(namespace=cluster.namespace)
-    objects.pod["containerz"] = []
-    applied = await cluster.run(
-        cluster.admin_kubeconfig,
-        *("apply", "--dry-run=server", "--validate=strict", "-f", "-"),
-        stdin=_list(objects.documents, cluster.namespace),
-    )
-    assert applied.status == 1
-    assert re.search(r"unknown field .*containerz", applied.stderr)
+        assert len(applied.stdout.splitlines()) == len(documents), name
+        found = {(each["apiVersion"], each["kind"]) for each in documents}
+        assert {each for each in found if each[0] not in builtin - STAND_INS.keys()} <= known
+    wrong = charts.render(namespace=cluster.namespace)
+    wrong.pod["containerz"] = []
+    refused = await apply(cluster, wrong.documents)
+    assert (refused.status, bool(re.search(r"unknown field .*containerz", refused.stderr))) == (1, True)
 
 
 Key = tuple[str, str, str]
@@ -406,31 +404,16 @@ async def test_another_selector_is_refused_before_anything_changes(
         await helm.uninstall("metrics")
 
 
-async def test_the_kinds_stay_when_the_release_is_removed(cluster: ClusterUnderTest, helm: Helm) -> None:
+async def test_a_wrong_value_is_refused_before_anything_is_made(
+    cluster: ClusterUnderTest, helm: Helm
+) -> None:
+    """The kinds alone stay when a release is removed."""
     before = await stored(cluster)
     await helm.install(charts.CHART, "fastpath", {"scaler": {"enabled": True}})
     await helm.uninstall("fastpath")
     left = added(before, await stored(cluster))
     await cluster.kubectl("delete", "crd", *(name for _, _, name in KINDS), "--ignore-not-found")
     assert left.keys() == {*KINDS}
-
-
-async def test_a_wrong_value_is_refused_before_anything_is_made(
-    cluster: ClusterUnderTest, helm: Helm
-) -> None:
-    before = await stored(cluster)
     with pytest.raises(HelmError, match=r"rules.custom|/rules/custom"):
         await helm.install(charts.CHART, "fastpath", {"rules": {"custom": "foo"}})
     assert added(before, await stored(cluster)) == {}
-
-
-async def test_other_kinds_are_the_stand_ins(cluster: ClusterUnderTest) -> None:
-    """So that no other object escapes the strict check."""
-    builtin = {line.split()[0] for line in (await cluster.kubectl("api-versions")).splitlines()}
-    foreign = {
-        (each["apiVersion"], each["kind"])
-        for values in RENDERINGS.values()
-        for each in charts.render(values).documents
-        if each["apiVersion"] not in builtin
-    }
-    assert foreign <= {(version, _KINDS[name]) for version, names in STAND_INS.items() for name in names}

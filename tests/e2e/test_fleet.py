@@ -3,9 +3,9 @@
 import pytest
 
 from tests.e2e import conftest, fleet
-from tests.e2e.controlplane import ControlPlane
 from tests.e2e.fleet import Sizes
-from tests.e2e.test_scaler import Scene, prometheus, scene  # noqa: F401 - fixtures
+from tests.world.controlplane import ControlPlane
+from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -13,15 +13,11 @@ SIZES = Sizes(24, 12, lease=4, renew=3, retry=0.5, step=4, window=8, freeze=8, q
 
 
 @pytest.mark.parametrize("fronted", conftest.REAL_ONLY, indirect=True)
-async def test_no_write_is_another_than_that_of_one_scaler(
-    scene: Scene,  # noqa: F811 - the fixture
-    control_plane: ControlPlane,
-) -> None:
+async def test_no_write_is_another_than_that_of_one_scaler(world: World, control_plane: ControlPlane) -> None:
     """And every target has what it needs in the end."""
-    async with fleet.opened(scene, control_plane, SIZES, seed=1) as scalers:
+    async with fleet.opened(world, control_plane, SIZES, seed=1) as scalers:
         await fleet.turns(scalers)
     assert scalers.doubles() == []
     assert scalers.unjournalled() == []
     assert scalers.wrong() == []
-    names = {reaction.target for reaction in scalers.reactions() if reaction.is_written}
-    assert names == set(scalers.demands.steps)
+    assert all(scalers.audit.of(target) for target in scalers.demands.steps)

@@ -17,17 +17,15 @@ import pytest
 import yaml
 
 from fastpath_tools import certs
-from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import REAL_ONLY, Fronted
-from tests.e2e.test_aggregation import RULES, deployment, write
 from tests.support import rendered, tools
 from tests.support.adapter import RunningAdapter
-from tests.support.processor import limited
-from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.rendered import ROOT
 from tests.support.shell import PageShell
 from tests.support.tls import Authority
-from tests.world.controllers import well
+from tests.support.waiting import running
+from tests.world.clusters import ClusterUnderTest, Document
+from tests.world.world import QUEUE, World
 
 PROGRAM = os.environ.get("PROMETHEUS_ADAPTER", "")
 GUIDES = ROOT / "docs" / "guides"
@@ -36,6 +34,16 @@ MIGRATION, UNINSTALL = (
 )
 OLD = ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 VERSIONS = ("v1beta2.custom.metrics.k8s.io", *OLD)
+RULES = """
+rules:
+- seriesQuery: 'busy{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+externalRules:
+- seriesQuery: 'backlog{namespace!="",queue!=""}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
+"""
 HPA_CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 pytestmark = [
@@ -53,85 +61,26 @@ def external_name(namespace: str, name: str) -> Document:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def autoscaler(cluster: ClusterUnderTest, name: str, metric: Document) -> Document:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name, "namespace": cluster.namespace},
-        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1, "metrics": [metric]},
-    }
-
-
-def workload(cluster: ClusterUnderTest, name: str) -> Document:
-    document = json.loads(json.dumps(deployment(cluster)).replace('"web"', f'"{name}"'))
-    assert isinstance(document, dict)
-    return document
-
-
-async def feed(cluster: ClusterUnderTest, prometheus: PrometheusServer) -> None:
-    """Keep all pods Ready, with samples."""
-    status = json.dumps({"status": well()})
-    while True:
-        listed = json.loads(await cluster.kubectl("get", "pods", "-n", cluster.namespace, "-o", "json"))
-        for pod in listed["items"]:
-            name = pod["metadata"]["name"]
-            await write(prometheus, "load", 10, namespace=cluster.namespace, pod=name)
-            if pod["status"].get("phase") != "Running":
-                where = ("-n", cluster.namespace, "--subresource=status", "--type=merge", "-p", status)
-                await cluster.kubectl("patch", "pod", name, *where)
-        await write(prometheus, "backlog", 100, namespace=cluster.namespace, queue="orders")
-        await asyncio.sleep(2)
-
-
-LOAD = {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}}
-BACKLOG = {"metric": {"name": "backlog"}, "target": {"type": "AverageValue", "averageValue": "100"}}
-
-
 class Watch:
     """What the autoscalers said since the test began to look: never that a metric has no value."""
 
-    def __init__(self, cluster: ClusterUnderTest) -> None:
-        self._cluster = cluster
+    def __init__(self, world: World) -> None:
+        self._world = world
         self.looks = 0
-        self.faults: list[str] = []
-
-    async def look(self) -> list[Document]:
-        where = ("get", "hpa", "-n", self._cluster.namespace, "-o", "json")
-        found: list[Document] = json.loads(await self._cluster.kubectl(*where))["items"]
-        return found
-
-    @staticmethod
-    def active(document: Document) -> Document:
-        """Return the condition ScalingActive, {} before the first sync."""
-        listed = document.get("status", {}).get("conditions", ())
-        return next((each for each in listed if each["type"] == "ScalingActive"), {})
-
-    async def until_active(self) -> None:
-        async with limited(90):
-            found = await self.look()
-            while any(self.active(each).get("status") != "True" for each in found):
-                await asyncio.sleep(0.2)
-                found = await self.look()
-
-    async def until_looked(self, times: int) -> None:
-        while self.looks < times:  # noqa: ASYNC110 - another task looks
-            await asyncio.sleep(0.1)
+        self.faults: set[str] = set()
 
     async def run(self) -> None:
         while True:
-            for document in await self.look():
-                condition = self.active(document)
-                if condition["status"] != "True":
-                    self.faults.append(f"{document['metadata']['name']}: {condition['message']}")
+            for name in self._world.workloads:
+                condition = self._world.condition(name, "ScalingActive")
+                if condition.status != "True":
+                    self.faults.add(f"{name}: {condition.message}")
             self.looks += 1
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager
-async def real_adapter(
-    cluster: ClusterUnderTest, prometheus: PrometheusServer, directory: Path
-) -> AsyncIterator[int]:
+async def real_adapter(cluster: ClusterUnderTest, prometheus: str, directory: Path) -> AsyncIterator[int]:
     """Run prometheus-adapter; yields its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -142,7 +91,7 @@ async def real_adapter(
     process = await asyncio.create_subprocess_exec(
         PROGRAM,
         f"--config={directory / 'rules.yaml'}",
-        f"--prometheus-url={prometheus.url}",
+        f"--prometheus-url={prometheus}",
         f"--secure-port={port}",
         f"--cert-dir={directory / 'prometheus-adapter'}",
         "--metrics-relist-interval=5s",
@@ -159,20 +108,18 @@ async def real_adapter(
 
 
 @contextlib.asynccontextmanager
-async def stand_in(
-    cluster: ClusterUnderTest, prometheus: PrometheusServer, authority: Authority
-) -> AsyncIterator[int]:
+async def stand_in(cluster: ClusterUnderTest, prometheus: str, authority: Authority) -> AsyncIterator[int]:
     """Run Fastpath in the place of prometheus-adapter; yields its port."""
     pair = authority.issue("prometheus-adapter.monitoring.svc")
     files = (f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}")
     async with cluster.adapter(
-        prometheus.url, *files, "--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io"
-    ) as running:
-        yield port_of(running)
+        prometheus, *files, "--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io"
+    ) as adapter:
+        yield port_of(adapter)
 
 
-def port_of(running: RunningAdapter) -> int:
-    return int(running.url.rpartition(":")[2])
+def port_of(adapter: RunningAdapter) -> int:
+    return int(adapter.url.rpartition(":")[2])
 
 
 READ_ALL: list[Document] = [
@@ -230,17 +177,16 @@ def make_overlay(folder: Path, port: int) -> None:
     (folder.parent / "manifests").symlink_to(rendered.MANIFESTS)
 
 
-async def test_there_and_back_and_removed(
-    tmp_path: Path, own_fronted: Fronted, prometheus_server: PrometheusFactory
-) -> None:
+async def test_there_and_back_and_removed(tmp_path: Path, own_fronted: Fronted, own_world: World) -> None:
     """No line makes an autoscaler lose its value, and what the old adapter has registered stays its own."""
-    cluster, backend = own_fronted
-    prometheus = await asyncio.to_thread(prometheus_server)
-    (tmp_path / "rules.yaml").write_text(RULES.partition("resourceRules:")[0])
-    await cluster.create(workload(cluster, "web"), workload(cluster, "worker"))
+    (cluster, backend), world = own_fronted, own_world
+    prometheus = world.prometheus.url
+    (tmp_path / "rules.yaml").write_text(RULES)
+    fixed = {"minReplicas": 2, "maxReplicas": 2}
+    for name, metrics in (("web", "pods"), ("worker", QUEUE)):
+        world.hpa(name, metrics, way="", spec=fixed)
+    await world.create()
     async with contextlib.AsyncExitStack() as stack:
-        feeding = asyncio.create_task(feed(cluster, prometheus), name="samples")
-        stack.push_async_callback(ended, feeding)
         old = (
             real_adapter(cluster, prometheus, tmp_path)
             if PROGRAM
@@ -255,19 +201,14 @@ async def test_there_and_back_and_removed(
             *READ_ALL,
             *(rendered.prometheus_adapter_registration(name, port) for name in OLD),
         )
-        await cluster.create(
-            autoscaler(cluster, "web", {"type": "Pods", "pods": LOAD}),
-            autoscaler(cluster, "worker", {"type": "External", "external": BACKLOG}),
-        )
-        watch = Watch(cluster)
-        await watch.until_active()
-        watching = asyncio.create_task(watch.run(), name="watch")
-        stack.push_async_callback(ended, watching)
+        await world.run(lambda: all(map(world.is_active, world.workloads)))
+        watch = Watch(world)
+        await stack.enter_async_context(running(watch.run()))
 
         folder = tmp_path / "fastpath"
         flags = (*make_certificates(folder), "--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io")
-        running = await stack.enter_async_context(cluster.adapter(prometheus.url, *flags))
-        make_overlay(folder, port_of(running))
+        ours = await stack.enter_async_context(cluster.adapter(prometheus, *flags))
+        make_overlay(folder, port_of(ours))
         program = tools.require("kubectl", "kubernetes-client")
         shell = PageShell(folder, [program, f"--kubeconfig={cluster.admin_kubeconfig}"], waits=True)
         before = await registered(cluster)
@@ -286,16 +227,8 @@ async def test_there_and_back_and_removed(
         await shell.paste(*rendered.blocks(UNINSTALL, "sh remove"))
         assert await registered(cluster) == before
         assert "fastpath" not in await cluster.names("namespaces", namespace="")
-        async with limited(60):
-            await watch.until_looked(looks + 20)
-        assert not watching.done(), watching
-        assert watch.faults == []
-
-
-async def ended(task: "asyncio.Task[None]") -> None:
-    """Cancel a task, and return when it has ended."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        await world.run(lambda: watch.looks >= looks + 40)
+        assert watch.faults == set()
 
 
 async def registered(cluster: ClusterUnderTest) -> dict[str, Document]:

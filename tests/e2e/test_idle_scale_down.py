@@ -20,18 +20,18 @@ from adapter.model.autoscaling import scale_down
 from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import PodDocument
-from tests.e2e.clusters import ClusterUnderTest, Document, RealBackend
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, remove_leftovers
 from tests.support import charts
 from tests.support.processor import limited
 from tests.support.verbs import Verb
+from tests.world.clusters import ClusterUnderTest, Document, RealBackend
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.integration,
     pytest.mark.timeout(180),
-    pytest.mark.parametrize("cluster", REAL_ONLY, indirect=True),
+    pytest.mark.parametrize("fronted", REAL_ONLY, indirect=True),
 ]
 
 COST = scale_down.COST_ANNOTATION
@@ -165,7 +165,7 @@ EXTRA = (
 )
 
 
-class Scene(NamedTuple):
+class Installed(NamedTuple):
     cluster: ClusterUnderTest
     account: Account
     name: str
@@ -198,7 +198,7 @@ def _runtime() -> None:
 
 
 @pytest.fixture(params=NAMES)
-async def scene(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> AsyncIterator[Scene]:
+async def site(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> AsyncIterator[Installed]:
     """Return a cluster with the chart, and a pod; the policy is in force."""
     helm, namespace = Helm(cluster.admin_kubeconfig, cluster.namespace), cluster.namespace
     in_process = request.param == "in process"
@@ -220,7 +220,7 @@ async def scene(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> As
         async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
             account = Account(session, server["server"], namespace)
             await account.wait_refused(POLICY)
-            yield Scene(cluster, account, name)
+            yield Installed(cluster, account, name)
     finally:
         await helm.uninstall("fastpath")
         await cluster.kubectl(
@@ -228,46 +228,46 @@ async def scene(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> As
         )
 
 
-async def test_the_cost_is_set_changed_and_taken_back(scene: Scene) -> None:
-    before = await scene.stored()
+async def test_the_cost_is_set_changed_and_taken_back(site: Installed) -> None:
+    before = await site.stored()
     for value in ("-1", "-2", "-2", None, None, "-3", None):
-        answer = await scene.account.cost(value)
+        answer = await site.account.cost(value)
         assert answer.status == 200, answer.message
         expected = {"team": "a"} | ({} if value is None else {COST: value})
         assert answer.document["metadata"]["annotations"] == expected
-    assert await scene.stored() == before
+    assert await site.stored() == before
 
 
-async def test_no_other_change_is_accepted(scene: Scene) -> None:
-    before = await scene.stored()
+async def test_no_other_change_is_accepted(site: Installed) -> None:
+    before = await site.stored()
     for name, (change, rule) in CHANGES.items():
-        (await scene.account.merge(change)).assert_refused(rule, name)
-        (await scene.account.apply(force=True, **change)).assert_refused(rule, name)
+        (await site.account.merge(change)).assert_refused(rule, name)
+        (await site.account.apply(force=True, **change)).assert_refused(rule, name)
     for name, (change, rule) in REMOVALS.items():
-        (await scene.account.merge(change)).assert_refused(rule, name)
+        (await site.account.merge(change)).assert_refused(rule, name)
     operation = {"op": "replace", "path": "/spec/containers/0/image", "value": "evil:1"}
-    (await scene.account.send("PATCH", body=[operation], content=JSON_PATCH)).assert_refused(SPEC, operation)
-    assert await scene.stored() == before
+    (await site.account.send("PATCH", body=[operation], content=JSON_PATCH)).assert_refused(SPEC, operation)
+    assert await site.stored() == before
 
 
-async def test_the_roles_grant_nothing_but_patches_of_pods(scene: Scene) -> None:
-    document = await scene.stored()
+async def test_the_roles_grant_nothing_but_patches_of_pods(site: Installed) -> None:
+    document = await site.stored()
     for method, path, body, content in (
         ("PUT", "/web", document, "application/json"),
         ("DELETE", "/web", None, "application/json"),
-        ("POST", "", pod(scene.cluster.namespace), "application/json"),
+        ("POST", "", pod(site.cluster.namespace), "application/json"),
         *(("PATCH", f"/web/{plural.partition('/')[2]}", {}, MERGE) for plural in EXTRA[1:4]),
     ):
-        answer = await scene.account.send(method, path, body, content)
+        answer = await site.account.send(method, path, body, content)
         assert answer.status == 403, (method, path, answer)
         assert "ValidatingAdmissionPolicy" not in answer.message, (method, path)
 
 
-async def test_more_rights_are_limited_too(scene: Scene) -> None:
+async def test_more_rights_are_limited_too(site: Installed) -> None:
     """Updates, subresources, creations and deletions are refused where other roles grant them."""
-    account, namespace = scene.account, scene.cluster.namespace
-    await scene.grant(["create", "get", "update", "patch", "delete", "deletecollection"], EXTRA)
-    before = await scene.stored()
+    account, namespace = site.account, site.cluster.namespace
+    await site.grant(["create", "get", "update", "patch", "delete", "deletecollection"], EXTRA)
+    before = await site.stored()
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -304,7 +304,7 @@ async def test_more_rights_are_limited_too(scene: Scene) -> None:
             while "User" in (answer := await account.send(method, path, body, content)).message:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         answer.assert_refused(rule, (method, path, body))
-    assert await scene.stored() == before
+    assert await site.stored() == before
     before["metadata"]["annotations"][COST] = "-1"
     answer = await account.send("PUT", f"/web?fieldManager={MANAGER}", before)
     assert answer.status == 200, "an update of the annotation alone"
@@ -322,41 +322,41 @@ def updates(document: Document) -> list[tuple[Document, str]]:
     return changed
 
 
-async def test_a_cost_of_another_writer_is_theirs(scene: Scene) -> None:
+async def test_a_cost_of_another_writer_is_theirs(site: Installed) -> None:
     """An apply conflicts with it, and the policy refuses to force it."""
-    where = ("-n", scene.cluster.namespace)
-    assert (await scene.account.cost("-1")).status == 200
-    ours = msgspec.convert(await scene.stored(), PodDocument, dec_hook=decode_scalar)
+    where = ("-n", site.cluster.namespace)
+    assert (await site.account.cost("-1")).status == 200
+    ours = msgspec.convert(await site.stored(), PodDocument, dec_hook=decode_scalar)
     assert targets.find_cost_writers([ours]) == ()
-    await scene.cluster.kubectl("annotate", "pod", "web", f"{COST}=100", "--overwrite", *where)
-    before = await scene.stored()
+    await site.cluster.kubectl("annotate", "pod", "web", f"{COST}=100", "--overwrite", *where)
+    before = await site.stored()
     document = msgspec.convert(before, PodDocument, dec_hook=decode_scalar)
     assert targets.find_cost_writers([document]) == (("kubectl-annotate", "web"),)
-    assert (await scene.account.cost("-2")).status == 409
-    (await scene.account.cost("-2", force=True)).assert_refused(MANAGERS, "force")
-    merged = await scene.account.merge({"metadata": {"annotations": {COST: None}}})
+    assert (await site.account.cost("-2")).status == 409
+    (await site.account.cost("-2", force=True)).assert_refused(MANAGERS, "force")
+    merged = await site.account.merge({"metadata": {"annotations": {COST: None}}})
     merged.assert_refused(MANAGERS, "removal")
     for manager in ("kubectl-annotate", "other", ""):
         named = f"/web?fieldManager={manager}" if manager else "/web"
-        answer = await scene.account.merge({"metadata": {"annotations": {COST: "-2"}}}, named)
+        answer = await site.account.merge({"metadata": {"annotations": {COST: "-2"}}}, named)
         assert (answer.status, "field manager" in answer.message) == (403, True), (manager, answer)
-    assert (await scene.account.cost(None)).status == 200
-    assert await scene.stored() == before
+    assert (await site.account.cost(None)).status == 200
+    assert await site.stored() == before
 
 
 async def test_preflight_tells_whether_the_policy_is_in_force(
-    scene: Scene, capsys: pytest.CaptureFixture[str]
+    site: Installed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    preflight = Verb("preflight", scene.cluster.admin_kubeconfig, capsys)
+    preflight = Verb("preflight", site.cluster.admin_kubeconfig, capsys)
     # no server runs behind the APIServices of custom metrics
-    where = f"--namespace={scene.cluster.namespace}", "--groups=external.metrics.k8s.io"
-    account = f"ServiceAccount {scene.cluster.namespace}/{scene.name}"
+    where = f"--namespace={site.cluster.namespace}", "--groups=external.metrics.k8s.io"
+    account = f"ServiceAccount {site.cluster.namespace}/{site.name}"
     finished = await preflight(*where)
     assert finished.status == 0, finished.err
     assert f"{account} may change the deletion cost of pods alone\n" in finished.out
     kinds = "validatingadmissionpolicybinding", "validatingadmissionpolicy"
     patch = ("--type=merge", "-p", '{"spec":{"validationActions":["Audit"]}}')
-    await scene.cluster.kubectl("patch", kinds[0], NAME, *patch)
+    await site.cluster.kubectl("patch", kinds[0], NAME, *patch)
     reasons = (
         f"no binding of ValidatingAdmissionPolicy {NAME} has the validation action Deny",
         f"ValidatingAdmissionPolicy {NAME} has no binding",
@@ -367,23 +367,23 @@ async def test_preflight_tells_whether_the_policy_is_in_force(
         assert finished.status == 1
         assert f"{account} may patch pods, and so change their images: {reason}: " in finished.err
         if kind is not None:
-            await scene.cluster.kubectl("delete", kind, NAME)
+            await site.cluster.kubectl("delete", kind, NAME)
 
 
-async def test_a_pod_that_is_gone_is_not_created(scene: Scene) -> None:
-    before = await scene.account.send("GET", "")
+async def test_a_pod_that_is_gone_is_not_created(site: Installed) -> None:
+    before = await site.account.send("GET", "")
     for annotations in ({COST: "-1"}, {}):
-        answer = await scene.account.apply(metadata={"name": "gone", "annotations": annotations}, pod="gone")
+        answer = await site.account.apply(metadata={"name": "gone", "annotations": annotations}, pod="gone")
         assert answer.status == 422, answer
         assert answer.message.startswith('Pod "gone" is invalid: spec.containers: Required value')
-    assert len(before.document["items"]) == len((await scene.account.send("GET", "")).document["items"])
+    assert len(before.document["items"]) == len((await site.account.send("GET", "")).document["items"])
 
 
-async def test_the_policy_has_no_warning_and_limits_no_other_user(scene: Scene) -> None:
+async def test_the_policy_has_no_warning_and_limits_no_other_user(site: Installed) -> None:
     policy = json.loads(
-        await scene.cluster.kubectl(
+        await site.cluster.kubectl(
             "get", "validatingadmissionpolicy", "fastpath-idle-scale-down", "-o", "json"
         )
     )
     assert policy.get("status", {}).get("typeChecking", {}).get("expressionWarnings", []) == []
-    await scene.cluster.kubectl("label", "pod", "web", "more=a", "-n", scene.cluster.namespace)
+    await site.cluster.kubectl("label", "pod", "web", "more=a", "-n", site.cluster.namespace)

@@ -7,21 +7,19 @@ between costs and Scale.
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from tests.e2e import idle, test_scaler
-from tests.e2e.aggregation import NAMESPACE
+from tests.e2e import idle
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
-from tests.e2e.controlplane import ControlPlane
 from tests.e2e.idle import COST, MANAGER
 from tests.e2e.webhook import Gate
-from tests.support import rendered
 from tests.support.scaleraudit import PodPatch, ScalerAudit
 from tests.support.waiting import running, until
+from tests.world.aggregation import NAMESPACE
+from tests.world.controlplane import ControlPlane
 from tests.world.view import WAIT
-from tests.world.workloads import Workload
+from tests.world.workloads import HASTY, Workload, level
 from tests.world.world import World
 
 pytestmark = [
@@ -36,11 +34,6 @@ LEFT = PODS // 2
 RIGHT = "clusterrolebinding/fastpath-idle-scale-down"
 BOTH = pytest.mark.parametrize("kind", idle.KINDS)
 OTHER = "another-writer"
-LEASES = (
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
-)
 
 
 @pytest.fixture
@@ -174,37 +167,29 @@ async def test_a_shrink_that_does_not_come_leaves_no_cost(
     await gate.stand(world.cluster, "apps", "deployments/scale")
     idle.fall(made, "a")
     await until(lambda: gate.asked and idle.costs(world, "web"), WAIT)
-    made.load = idle.level(PODS)
+    made.load = level(PODS)
     await until(lambda: not idle.costs(world, "web"), WAIT)
     assert made.ready == PODS
     found = patches(control_plane, world)
     assert len(found) <= 4 * (PODS - LEFT), found  # marked, moved with the load once, and taken back
 
 
-async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(
-    world: World, fronted: Fronted, gate: Gate, tmp_path: Path
-) -> None:
+async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(world: World, gate: Gate) -> None:
     """It ends between costs and Scale. What another writer has set stays, and stands for no pod that goes."""
-    cluster, backend = fronted
-    folder = rendered.write_overlay(tmp_path / "overlay", ("scaler", "idle-scale-down"))
-    account = await backend.admit(cluster, rendered.render(folder), "fastpath-scaler", NAMESPACE)
-    scene = test_scaler.Scene(cluster, backend, world.prometheus, tmp_path / "scalers")  # type: ignore[arg-type]
-    scene.directory.mkdir()
-    (tmp_path / "rules.yaml").write_text(world.rules)
-    config = (f"--config={tmp_path / 'rules.yaml'}", "--scrape-pod-cidrs=127.0.0.0/8", *LEASES)
-    async with test_scaler.scaling(scene, account, *config) as process:
-        made = await add(world, "fast-idle")
-        kept, *_ = made.parts
-        await set_cost(world, kept, "100")
-        await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
-        await gate.stand(cluster, "apps", "deployments/scale")
-        idle.fall(made, "a")
-        await until(lambda: gate.asked, WAIT)
-        assert idle.costs(world, "web").keys() > {kept}
-        process.send_signal(signal.SIGKILL)
-    made.load = idle.level(PODS)
+    account = await world.admit_scaler("idle-scale-down")
+    scaler = await world.scaler(*HASTY, account=account)
+    made = await add(world, "fast-idle")
+    kept, *_ = made.parts
+    await set_cost(world, kept, "100")
+    await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
+    await gate.stand(world.cluster, "apps", "deployments/scale")
+    idle.fall(made, "a")
+    await until(lambda: gate.asked, WAIT)
+    assert idle.costs(world, "web").keys() > {kept}
+    await scaler.end(signal.SIGKILL)
+    made.load = level(PODS)
     gate.refuses = True
     gate.is_open.set()
-    async with test_scaler.scaling(scene, account, *config, pod="scaler-1"):
-        await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
+    await world.scaler(*HASTY, pod="scaler-1", account=account)
+    await until(lambda: idle.costs(world, "web") == {kept: "100"}, WAIT)
     assert made.ready == PODS

@@ -5,7 +5,6 @@ and Fastpath serves the metrics through the aggregation layer.
 """
 
 import re
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,16 @@ from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.options import COMMAND
-from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import WITH_CONTROLLERS
 from tests.support.autoscaler_views import explain
 from tests.support.processor import limited
+from tests.world.clusters import ClusterUnderTest
 from tests.world.view import WAIT
-from tests.world.workloads import HIGH, LOW, UNIT, Workload
-from tests.world.world import World
+from tests.world.workloads import HIGH, LOW, UNIT, Load, Workload, level
+from tests.world.world import QUEUE, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
-QUEUE = "external-average"
 LONG = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}}}
 
 
@@ -48,13 +46,6 @@ async def wait_for(doctor: Doctor, cluster: ClusterUnderTest, name: str, text: s
     return shown
 
 
-def plain(
-    name: str, load: Callable[[float], float], metrics: str = QUEUE, spec: dict[str, Any] | None = None
-) -> Workload:
-    """Return a workload whose autoscaler is not boosted."""
-    return Workload(name, metrics, load, "", spec or {})
-
-
 def canary(namespace: str) -> dict[str, Any]:
     """Return a Deployment whose pods have the labels of Deployment stable."""
     document = deployment("stable-canary", namespace, 1, {"app": "stable"})
@@ -66,19 +57,17 @@ def canary(namespace: str) -> dict[str, Any]:
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_causes_that_the_controllers_show(world: World, tmp_path: Path) -> None:
     cluster = world.cluster
-    no_requests = plain("bare", lambda _: LOW, "cpu-percent")
-    mislabelled = plain("mislabelled", lambda _: LOW)
-    world.declare(
-        [
-            plain("maximum", lambda _: 20 * UNIT),
-            plain("tolerance", lambda _: 2.1 * UNIT),
-            plain("window", lambda after: HIGH if after < 0 else LOW, spec=LONG),
-            plain("stable", lambda _: LOW),
-            plain("reverted", lambda _: HIGH),
-            mislabelled,
-            no_requests,
-        ]
-    )
+    loads: dict[str, Load] = {
+        "maximum": level(20),
+        "tolerance": lambda _: 2.1 * UNIT,
+        "window": lambda after: HIGH if after < 0 else LOW,
+        "stable": lambda _: LOW,
+        "reverted": lambda _: HIGH,
+        "mislabelled": lambda _: LOW,
+    }
+    for name, load in loads.items():
+        world.hpa(name, load=load, way="", spec=LONG if name == "window" else {})
+    world.hpa("bare", "cpu-percent", lambda _: LOW, way="", spec={})
     await world.create(canary(cluster.namespace))
     namespaced = f"--namespace={cluster.namespace}"
     path = "/spec/metrics/0/external/metric/selector/matchLabels/queue"
@@ -127,7 +116,7 @@ async def revert(cluster: ClusterUnderTest, name: str) -> None:
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
     cluster = world.cluster
-    world.declare([plain("web", lambda after: LOW if after < 0 else HIGH)])
+    world.hpa("web", way="", spec={})
     await world.create()
     # no controller of quotas runs here: its part is the status
     quota = {
@@ -150,11 +139,11 @@ async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
         assert "Raise the ResourceQuota of the namespace" in shown
 
 
-@pytest.mark.parametrize("cluster", WITH_CONTROLLERS, indirect=True)
+@pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_an_adapter_that_is_down(cluster: ClusterUnderTest) -> None:
     service = {"metadata": {"name": "absent", "namespace": cluster.namespace}}
     name = "v1beta1.external.metrics.k8s.io"
-    web = plain("web", lambda _: LOW)
+    web = Workload("web", QUEUE, lambda _: LOW, "", {})
     await cluster.create(*web.objects(cluster.namespace))
     async with AsyncExitStack() as stack:
         doctor = await open_access(cluster, stack)

@@ -2,24 +2,12 @@
 
 import pytest
 
-from tests.e2e import oracle
-from tests.e2e.aggregation import NAMESPACE
-from tests.e2e.clusters import ClusterUnderTest, Document
-from tests.e2e.test_aggregation import deployment
-from tests.e2e.test_scaler import (
-    BACKLOG,
-    EVERYWHERE,
-    Scene,
-    admit,
-    autoscaler,
-    prometheus,
-    queueing,
-    scaling,
-    scene,
-    wait_replicas,
-)
+from tests.e2e.conftest import WITH_WORKLOADS
+from tests.world import oracle
+from tests.world.clusters import ClusterUnderTest, Document
+from tests.world.workloads import HOME, level
+from tests.world.world import World
 
-__all__ = ["prometheus", "scene"]
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
 META = {"metadata": {"name": "a", "namespace": "shop", "resourceVersion": "1"}}
@@ -62,7 +50,7 @@ WRONG: dict[str, tuple[str, Document, str]] = {
 }
 
 
-@pytest.mark.parametrize("cluster", ["sandbox"], indirect=True)
+@pytest.mark.parametrize("fronted", ["sandbox"], indirect=True)
 @pytest.mark.parametrize("case", WRONG)
 async def test_what_kubernetes_does_not_have_is_found(cluster: ClusterUnderTest, case: str) -> None:
     model, parts, fault = WRONG[case]
@@ -71,7 +59,7 @@ async def test_what_kubernetes_does_not_have_is_found(cluster: ClusterUnderTest,
     assert found.startswith(fault)
 
 
-@pytest.mark.parametrize("cluster", ["sandbox"], indirect=True)
+@pytest.mark.parametrize("fronted", ["sandbox"], indirect=True)
 async def test_what_a_schema_does_not_have_is_found(cluster: ClusterUnderTest) -> None:
     custom = META | {
         "kind": "FastPathAutoscaler",
@@ -86,24 +74,21 @@ async def test_what_a_schema_does_not_have_is_found(cluster: ClusterUnderTest) -
     ]
 
 
-@EVERYWHERE
-async def test_a_scaler_writes_what_kubernetes_has(scene: Scene) -> None:
+@pytest.mark.parametrize("fronted", WITH_WORKLOADS, indirect=True)
+async def test_a_scaler_writes_what_kubernetes_has(world: World) -> None:
     """Each version of a Lease and of an autoscaler on its way, and all objects in the end."""
-    cluster = scene.cluster
-    async with queueing(scene, 20) as backlog, oracle.asking(cluster) as asked:
-        async with asked.following(NAMESPACE) as wrong, scaling(scene, await admit(scene)):
-            await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG))
-            await wait_replicas(cluster, 2)
-            backlog.length = 40
-            await wait_replicas(cluster, 4)
-        for namespace in (cluster.namespace, NAMESPACE):
+    world.fpa("web", load=level(2))
+    async with oracle.asking(world.cluster) as asked:
+        async with asked.following(HOME) as wrong:
+            scaler = await world.scaler()
+            await world.run(lambda: world.is_active("web"))
+            world.load("web", level(4))
+            await world.run(lambda: world.workloads["web"].ready == 4)
+            await world.run(lambda: world.told("web", "SuccessfulRescale"))
+            await scaler.end()
+        for namespace in (world.namespace, HOME):
             wrong += await asked.read(namespace)
             wrong += await asked.read_with_kubectl(namespace)
     assert wrong == []
-    assert {
-        "V1Deployment",
-        "CoreV1Event",
-        "V1Lease",
-        "FastPathAutoscaler",
-    } <= asked.seen.keys()
+    assert {"V1Deployment", "CoreV1Event", "V1Lease", "FastPathAutoscaler"} <= asked.seen.keys()
     assert asked.seen["V1Lease"] > 10

@@ -9,23 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.aggregation import apply
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
-from tests.e2e.test_aggregation import (
-    autoscaler,
-    deployment,
-    get,
-    make_well,
-    prometheus,
-    until,
-    wait_replicas,
-    write_all,
-)
 from tests.support import tools
-from tests.support.prometheus import PrometheusServer
 from tests.support.verbs import Verb
-
-__all__ = ["prometheus"]
+from tests.world.aggregation import apply
+from tests.world.workloads import level
+from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -33,7 +22,7 @@ VARIABLE = "PROMETHEUS_ADAPTER"
 NAME = "v1beta1.custom.metrics.k8s.io"
 RULES = """
 rules:
-- seriesQuery: 'load{namespace!="",pod!=""}'
+- seriesQuery: 'busy{namespace!="",pod!=""}'
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
 """
@@ -93,22 +82,14 @@ async def registered(fronted: Fronted, url: str, folder: Path) -> AsyncIterator[
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no program")
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_doctor_reads_what_the_hpa_reads(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, fronted: Fronted, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster, _ = fronted
-    await cluster.create(deployment(cluster))
-    pods = await until(lambda found: found["items"], lambda: get(cluster, "pods", "-l", "app=web"))
-    [pod] = [each["metadata"]["name"] for each in pods["items"]]
-    await make_well(cluster, pod)
-    await write_all(prometheus, cluster.namespace, pod)
-    async with registered(fronted, prometheus.url, tmp_path):
-        await cluster.create(autoscaler(cluster, "Pods"))
-        try:
-            await wait_replicas(cluster, 3)
-            finished = await Verb("doctor", cluster.admin_kubeconfig, capsys)(f"{cluster.namespace}/web")
-            preflight = await Verb("preflight", cluster.admin_kubeconfig, capsys)()
-        finally:
-            await cluster.kubectl("delete", "hpa", "web", "-n", cluster.namespace)
+    world.hpa("web", "pods", level(3), way="")
+    await world.create()
+    async with registered(fronted, world.prometheus.url, tmp_path):
+        await world.run(lambda: world.replicas("web") == 3)
+        finished = await Verb("doctor", world.cluster.admin_kubeconfig, capsys)(f"{world.namespace}/web")
+        preflight = await Verb("preflight", world.cluster.admin_kubeconfig, capsys)()
     assert "prometheus-adapter answered in " in finished.out
     assert "boost" not in finished.out.partition("change:")[2]
     assert (preflight.status, f"{NAME} belongs to prometheus-adapter" in preflight.err) == (1, True)

@@ -13,25 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import aggregation, controlplane
-from tests.e2e.clusters import ClusterUnderTest, Document
-from tests.e2e.conftest import REAL_ONLY, WITH_CONTROLLERS, Fronted
-from tests.e2e.test_aggregation import (
-    MIB,
-    RULES,
-    autoscaler,
-    deployment,
-    get,
-    make_pod,
-    make_well,
-    read,
-    service,
-    until,
-    wait_replicas,
-    write,
-    write_all,
-)
-from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from fastpath_sandbox.prometheus.series import Series
+from tests.e2e.conftest import REAL_ONLY, WITH_CONTROLLERS, WITH_WORKLOADS, Fronted
+from tests.e2e.test_aggregation import read, serve, until
+from tests.world import aggregation, controlplane
+from tests.world.clusters import ClusterUnderTest
+from tests.world.workloads import level
+from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -49,22 +37,17 @@ EACH = pytest.mark.parametrize(
 
 
 @pytest.fixture
-async def prometheus(prometheus_server: PrometheusFactory, tmp_path: Path) -> PrometheusServer:
-    (tmp_path / "rules.yaml").write_text(RULES)
-    return await asyncio.to_thread(prometheus_server)
-
-
-@pytest.fixture
-async def node(fronted: Fronted, prometheus: PrometheusServer) -> AsyncIterator[str]:
+async def node(world: World) -> AsyncIterator[str]:
     """Return the name of a node with four cores, of which one and a half are used."""
-    cluster = fronted.cluster
+    cluster = world.cluster
     name = f"node-{cluster.namespace}"
     await cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     capacity = {"cpu": "4", "memory": "4Gi"}
     status = json.dumps({"status": {"capacity": capacity, "allocatable": capacity}})
     await cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
-    await write(prometheus, "cores", 1.5, node=name, id="/")
-    await write(prometheus, "working_set_bytes", 1024 * MIB, node=name, id="/")
+    whole = {"node": name, "id": "/"}
+    world.series.add(Series("cores", whole, lambda _: 1.5))
+    world.series.add(Series("working_set_bytes", whole, lambda _: 2.0**30))
     yield name
     await cluster.kubectl("delete", "node", name)
 
@@ -86,12 +69,13 @@ def names_of(versions: Sequence[str]) -> list[str]:
     return others + [f"{version}.metrics.k8s.io" for version in versions]
 
 
+@pytest.mark.parametrize("fronted", WITH_WORKLOADS, indirect=True)
 @EACH
 async def test_kubectl_top(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, node: str, versions: tuple[str, ...]
+    tmp_path: Path, fronted: Fronted, world: World, node: str, versions: tuple[str, ...]
 ) -> None:
     cluster, backend = fronted
-    await make_pod(cluster, prometheus)
+    [pod] = (await serve(world)).parts
     version = readable(versions, stable=await kubectl_minor(cluster) >= TOP_READS_V1)
 
     async def top(*what: str) -> list[list[str]]:
@@ -105,80 +89,62 @@ async def test_kubectl_top(
         return [line.split() for line in finished.stdout.splitlines()[1:]]
 
     async with aggregation.register(
-        cluster, backend, tmp_path, prometheus.url, group_versions=names_of(versions)
+        cluster, backend, tmp_path, world.prometheus.url, group_versions=names_of(versions)
     ) as registered:
         pods, nodes = await top("pods", "-n", cluster.namespace), await top("nodes")
         assert await registered.asked_versions() == ({version} if version else set())
         if version:
-            assert pods == [["web-0", "150m", "64Mi"]]
+            assert pods == [[pod, "30m", "1Mi"]]
             (row,) = (each for each in nodes if each[0] == node)
             assert row[1:] == ["1500m", "37%", "1024Mi", "25%"]
         for each in versions:
             path = f"/apis/metrics.k8s.io/{each}"
             (usage,) = (await read(cluster, f"{path}/namespaces/{cluster.namespace}/pods"))["items"]
-            assert usage["containers"] == [{"name": "main", "usage": {"cpu": "150m", "memory": "64Mi"}}]
+            assert usage["containers"] == [{"name": "web", "usage": {"cpu": "30m", "memory": "1Mi"}}]
             assert (await read(cluster, f"{path}/nodes/{node}"))["usage"] == {"cpu": "1500m", "memory": "1Gi"}
             table = await cluster.kubectl("get", f"pods.{each}.metrics.k8s.io", "-n", cluster.namespace)
             assert [line.split() for line in table.splitlines()] == [
                 ["NAME", "CPU", "MEMORY", "WINDOW"],
-                ["web-0", "150m", "64Mi", "1m0s"],
+                [pod, "30m", "1Mi", "1m0s"],
             ]
         group = await read(cluster, "/apis/metrics.k8s.io")
         assert [each["version"] for each in group["versions"]] == list(versions)
         assert group["preferredVersion"]["version"] == versions[0]
 
 
-def inactive(found: Document) -> str:
-    """Return why an autoscaler does not scale, "" as long as it does not say so."""
-    for each in found.get("status", {}).get("conditions", ()):
-        if (each["type"], each["status"]) == ("ScalingActive", "False"):
-            assert each["reason"] == "FailedGetResourceMetric"
-            return str(each["message"])
-    return ""
-
-
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 @EACH
 async def test_an_autoscaler_on_cpu(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, versions: tuple[str, ...]
+    tmp_path: Path, fronted: Fronted, world: World, versions: tuple[str, ...]
 ) -> None:
     cluster, backend = fronted
     program = controlplane.find_controllers()
     assert program is not None
     minor = await asyncio.to_thread(controlplane.minor_of, program)
     version = readable(versions, stable=minor >= CONTROLLER_READS_V1)
-    await cluster.create(deployment(cluster), service(cluster))
-    pods = await until(lambda found: found["items"], lambda: get(cluster, "pods", "-l", "app=web"))
-    [pod] = [each["metadata"]["name"] for each in pods["items"]]
-    await make_well(cluster, pod)
-    await write_all(prometheus, cluster.namespace, pod)
+    await asyncio.to_thread((tmp_path / "rules.yaml").write_text, world.rules)
+    world.hpa("web", "cpu-percent", level(3), way="")
+    await world.create()
     async with aggregation.register(
-        cluster, backend, tmp_path, prometheus.url, group_versions=names_of(versions)
+        cluster, backend, tmp_path, world.prometheus.url, group_versions=names_of(versions)
     ) as registered:
-        await cluster.create(autoscaler(cluster, "Resource"))
-        try:
-            if version:
-                await wait_replicas(cluster, 3)
-                assert await registered.asked_versions() == {version}
-            else:
-                reason = await until(lambda found: found, lambda: why_inactive(cluster))
-                assert "the server could not find the requested resource (get pods.metrics.k8s.io)" in reason
-                await wait_replicas(cluster, 1)
-        finally:
-            await cluster.kubectl("delete", "hpa", "web", "-n", cluster.namespace)
-
-
-async def why_inactive(cluster: ClusterUnderTest) -> str:
-    return inactive(await get(cluster, "hpa", "web"))
+        if version:
+            await world.run(lambda: world.replicas("web") == 3)
+            assert await registered.asked_versions() == {version}
+        else:
+            await world.run(lambda: world.condition("web", "ScalingActive").status == "False")
+            _, reason, message = world.condition("web", "ScalingActive")
+            assert reason == "FailedGetResourceMetric"
+            assert "the server could not find the requested resource (get pods.metrics.k8s.io)" in message
+            assert world.replicas("web") == 2
 
 
 @pytest.mark.parametrize("fronted", REAL_ONLY, indirect=True)
-async def test_kubectl_explains_each_version(
-    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer
-) -> None:
+async def test_kubectl_explains_each_version(tmp_path: Path, fronted: Fronted, world: World) -> None:
     """From the specification that the aggregator has put together."""
     cluster, backend = fronted
-    async with aggregation.register(cluster, backend, tmp_path, prometheus.url):
+    await serve(world)
+    async with aggregation.register(cluster, backend, tmp_path, world.prometheus.url):
         for version in ("v1", "v1beta1"):
             field = ("podmetrics.containers.usage", f"--api-version=metrics.k8s.io/{version}")
             ask = functools.partial(cluster.run, cluster.admin_kubeconfig, "explain", *field)

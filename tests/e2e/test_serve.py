@@ -13,12 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.kubernetes.cache import reflector
-from tests.e2e.clusters import WIDGETS, ClusterUnderTest, Document
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.clock import ShiftedClock
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.world.clusters import WIDGETS, ClusterUnderTest, Document
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -140,30 +139,6 @@ async def test_selectors_and_order_are_those_of_kubectl(
         }
 
 
-async def test_pods_that_come_change_and_go_are_followed(
-    tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer
-) -> None:
-    namespace = cluster.namespace
-    await cluster.create(_object("Pod", "a", namespace, {"app": "web"}))
-    await _write(prometheus, "load", "pod", {"a": 1, "b": 2, "c": 3}, namespace)
-    web, other = _loads(namespace, "app=web"), _loads(namespace, "app=other")
-    async with cluster.adapter(prometheus.url) as adapter:
-        assert (await adapter.get(web)).values == {"a": "1"}
-        await cluster.create(
-            _object("Pod", "c", namespace, {"app": "web"}), _object("Pod", "b", namespace, {"app": "web"})
-        )
-        await _until(adapter, web, {"a": "1", "b": "2", "c": "3"})
-        await cluster.kubectl("label", "pod", "a", "-n", namespace, "--overwrite", "app=other")
-        await _until(adapter, web, {"b": "2", "c": "3"})
-        assert (await adapter.get(other)).values == {"a": "1"}
-        await cluster.kubectl("delete", "pod", "b", "-n", namespace, "--wait=false")
-        await _until(adapter, web, {"c": "3"})
-        await cluster.kubectl("label", "pod", "a", "-n", namespace, "app-")
-        await adapter.wait_for(other, lambda answer: answer.status == 404)
-        assert await cluster.names("pods") == ["a", "c"]
-        assert (await adapter.get(_loads(namespace))).values == {"a": "1", "c": "3"}
-
-
 async def _until(adapter: RunningAdapter, path: str, values: Mapping[str, str]) -> None:
     await adapter.wait_for(path, lambda answer: answer.status == 200 and answer.values == values)
 
@@ -269,36 +244,6 @@ async def test_a_user_who_may_read_pods_only(
         ready = await adapter.get("/readyz?verbose")
         assert (ready.status, "[-]objects failed" in ready.body) == (200, True)
         assert (await adapter.get(_loads(namespace))).values == {"a": "1"}
-
-
-async def test_a_user_who_may_list_and_not_watch(
-    tmp_path: Path,
-    cluster: ClusterUnderTest,
-    prometheus: PrometheusServer,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A cached list in place of a watch, renewed as requests arrive; a fault after a minute, logged once."""
-    clock = ShiftedClock()
-    periods = reflector.ReflectorPeriods(relist=0.3)
-    monkeypatch.setattr(reflector.ReflectorContext.__init__, "__defaults__", (asyncio.sleep, periods, None))
-    namespace = cluster.namespace
-    await cluster.create(_object("Pod", "a", namespace))
-    await _write(prometheus, "load", "pod", {"a": 1, "b": 2}, namespace)
-    limited = await cluster.limited(pods=("get", "list"))
-    refused = "the watch is refused: allow it in the Role; until then the kind is listed at intervals"
-    async with cluster.adapter(prometheus.url, lister=limited, clock=clock) as adapter:
-        assert (await adapter.get(_loads(namespace))).values == {"a": "1"}
-        await cluster.create(_object("Pod", "b", namespace))
-        await _until(adapter, _loads(namespace), {"a": "1", "b": "2"})
-        assert _said(caplog, refused) == []
-        clock.monotonic_shift += periods.refusals
-        await adapter.wait_for("/readyz?verbose", lambda answer: "[-]objects failed" in answer.body)
-        await cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
-        await _until(adapter, _loads(namespace), {"b": "2"})
-        (said,) = _said(caplog, refused)
-        assert "cannot watch pods: 403 Forbidden" in said
-        assert "[-]objects failed" in (await adapter.get("/readyz?verbose")).body
 
 
 async def test_the_api_server_restarts_under_load(

@@ -20,10 +20,10 @@ from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.e2e import controlplane
-from tests.e2e.clusters import ClusterUnderTest, Document, RealBackend
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import running, until
+from tests.world import controlplane
+from tests.world.clusters import ClusterUnderTest, Document, RealBackend
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(180)]
 

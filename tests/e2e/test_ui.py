@@ -5,7 +5,6 @@ control plane.
 """
 
 import asyncio
-import contextlib
 import io
 import json
 import re
@@ -17,21 +16,28 @@ import pytest
 import yaml
 from rich.console import Console
 
-from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerSpec,
+    Metadata,
+)
 from fastpath_sandbox.demo import pages, run
-from scripts.generate import crd
-from tests.e2e.clusters import ClusterUnderTest
-from tests.e2e.test_aggregation import deployment, write
-from tests.e2e.test_scaler import BACKLOG, RULES, autoscaler
-from tests.support import chromium, tools, waiting
-from tests.support.adapter import RunningAdapter
+from fastpath_tools.doctor.diagnosis import Examination
+from fastpath_tools.doctor.hops import Hop, State
+from fastpath_tools.live.facts import Leaders
+from fastpath_tools.ui import autoscaler_page
+from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
+from fastpath_tools.ui.pages import Content, Query, Templates
+from fastpath_tools.ui.server import PageServer
+from tests.support import autoscaler_views, chromium, doctor, tools, waiting
+from tests.support.autoscaler_views import point
 from tests.support.chromium import Browser, Node, Tab
 from tests.support.processor import limited
-from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.world.workloads import level
+from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
 
-KIND = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
 SECTIONS = (
     "Over time",
     "From load to Ready pods",
@@ -133,6 +139,8 @@ async def test_the_demo_is_complete_in_each_view(browser: Browser, demo: str) ->
     check_quiet(fleet, demo)
 
 
+# -- a page that is scripted --------------------------------------------------------------------------------
+
 SLIDE = """
 const input = document.getElementById(%r);
 input.%s;
@@ -141,94 +149,103 @@ input.dispatchEvent(new Event("input", {bubbles: true}));
 READ = "document.querySelector('output[for=%s]').textContent"
 
 
-async def test_what_stands_beside_an_input_follows_it(browser: Browser, demo: str) -> None:
-    tab = await browser.tab()
-    await tab.open(f"{demo}autoscalers/shop/web-native")
-    await wait_tree(tab, lambda tree: "Replay" in names(tree, "button"), 100.0)  # it has figures of a minute
-    for name, change, text in (
-        ("try-target", "value = 65", "65 %"),
-        ("try-window", "value = 90", "90 s"),
-        ("try-boost", "checked = true", "on"),
-    ):
-        await tab.evaluate(f"(() => {{{SLIDE % (name, change)}}})()")
-        assert await tab.evaluate(READ % name) == text
-    html = await tab.evaluate("document.getElementById('try').innerHTML")
-    section = {"name": "try", "lines": html.replace("65 %", "100 %").split("\n")}
-    await tab.evaluate(f"show({json.dumps(section)})")
-    assert await tab.evaluate(READ % "try-target") == "65 %", "a section that comes does not turn it back"
-    check_quiet(tab, demo)
+class PastPage(NamedTuple):
+    """An HPA with an hour of history, so that other settings can be tried."""
+
+    templates: Templates
+
+    async def read(self, query: Query) -> Content:
+        spec = FastPathAutoscalerSpec(min_replicas=2, max_replicas=10)
+        autoscaler = FastPathAutoscaler(metadata=Metadata("web", "shop"), spec=spec)
+        hops = (Hop("autoscaler", State.OK, "its conditions report no problem", timed=False),)
+        examined = Examination(doctor.fast_facts(autoscaler, Leaders(())), hops, fpa=autoscaler)
+        past = autoscaler_views.history(point(-3600, 4), point(-2400, 12, 4), point(-2100, 4))
+        reading = AutoscalerReading(autoscaler_views.view(history=past), examined)
+        return autoscaler_page.render(self.templates, reading, query)
+
+
+async def test_what_stands_beside_an_input_follows_it(browser: Browser) -> None:
+    templates = Templates("/token/")
+    server, tab = PageServer("token", templates, lambda _: PastPage(templates)), await browser.tab()
+    async with server.listening(0) as port:
+        address = f"http://127.0.0.1:{port}/token/"
+        await tab.open(address)
+        await wait_tree(tab, lambda tree: "Replay" in names(tree, "button"))
+        for name, change, text in (
+            ("try-target", "value = 65", "65 %"),
+            ("try-window", "value = 90", "90 s"),
+            ("try-boost", "checked = true", "on"),
+        ):
+            await tab.evaluate(f"(() => {{{SLIDE % (name, change)}}})()")
+            assert await tab.evaluate(READ % name) == text
+        html = await tab.evaluate("document.getElementById('try').innerHTML")
+        section = {"name": "try", "lines": html.replace("65 %", "100 %").split("\n")}
+        await tab.evaluate(f"show({json.dumps(section)})")
+        assert await tab.evaluate(READ % "try-target") == "65 %", "a section that comes does not turn it back"
+        check_quiet(tab, address)
 
 
 # -- a cluster with a scaler ---------------------------------------------------------------------------------
 
 
-class Scene(NamedTuple):
-    """A cluster whose autoscaler `web` follows a queue, and the address of the pages about it."""
-
-    cluster: ClusterUnderTest
-    prometheus: PrometheusServer
-    address: str
-
-    async def queue(self, length: float) -> None:
-        namespace = self.cluster.namespace
-        await write(self.prometheus, "backlog", length, namespace=namespace, queue="orders")
-
-    @property
-    def page(self) -> str:
-        return f"{self.address}autoscalers/{self.cluster.namespace}/web"
-
-
 @pytest.fixture
-async def scene(
-    browser: Browser, cluster: ClusterUnderTest, prometheus_server: PrometheusFactory, tmp_path: Path
-) -> AsyncIterator[Scene]:
-    prometheus = await asyncio.to_thread(prometheus_server)
-    await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
-    await cluster.kubectl("wait", "--for=condition=Established", f"crd/{KIND}", "--timeout=30s")
-    await asyncio.to_thread((tmp_path / "rules.yaml").write_text, RULES)
-    arguments = ("--scaler", "--local-address=", "--metrics-relist-interval=1s", "--metrics-max-age=5m")
-    async with contextlib.AsyncExitStack() as stack:
-        adapter = await stack.enter_async_context(cluster.adapter(prometheus.url, *arguments))
-        flags = await asyncio.to_thread(_flags, cluster, adapter, tmp_path)
-        address = await stack.enter_async_context(pages.served([*flags, cluster.namespace]))
-        scene = Scene(cluster, prometheus, address)
-        await scene.queue(20)
-        await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG), *_hostile(cluster))
-        yield scene
+async def address(browser: Browser, world: World) -> AsyncIterator[str]:
+    """Return the address of the pages about a world whose autoscaler `web` follows a queue."""
+    world.fpa("web", load=level(2))
+    await world.serve()
+    await world.create(_hostile(world.namespace))
+    flags = await asyncio.to_thread(_flags, world)
+    async with pages.served([*flags, world.namespace]) as address:
+        yield address
 
 
-def _flags(cluster: ClusterUnderTest, adapter: RunningAdapter, directory: Path) -> list[str]:
+def _flags(world: World) -> list[str]:
     """Return the flags of `fastpath ui`; its context has a hostile name."""
-    kubeconfig, token = directory / "pages.kubeconfig", directory / "pages.token"
-    document = yaml.safe_load(cluster.admin.kubeconfig(kubeconfig).read_text())
+    kubeconfig, token = world.directory / "pages.kubeconfig", world.directory / "pages.token"
+    document = yaml.safe_load(world.cluster.admin.kubeconfig(kubeconfig).read_text())
     document["contexts"] = [{**document["contexts"][0], "name": CONTEXT}]
     kubeconfig.write_text(json.dumps({**document, "current-context": CONTEXT}))
-    token.write_text(cluster.token)
-    authority = directory / "certificates" / "apiserver.crt"
-    server = (f"--server={adapter.url}", f"--token-file={token}", f"--ca-file={authority}")
-    return [f"--kubeconfig={kubeconfig}", f"--config={directory / 'rules.yaml'}", *server]
+    token.write_text(world.cluster.token)
+    (fastpath,) = world.processes
+    authority = world.directory / fastpath.pod / "apiserver.crt"
+    server = (
+        f"--server=https://127.0.0.1:{fastpath.port}",
+        f"--token-file={token}",
+        f"--ca-file={authority}",
+    )
+    return [f"--kubeconfig={kubeconfig}", f"--config={world.directory / 'rules.yaml'}", *server]
 
 
-def _hostile(cluster: ClusterUnderTest) -> list[dict[str, object]]:
+def _hostile(namespace: str, name: str = LONG) -> dict[str, object]:
     """Return an HPA with the longest name, and a metric whose name is markup that turns text around."""
     target = {"type": "AverageValue", "averageValue": "10"}
     metric = {"type": "External", "external": {"metric": {"name": HOSTILE}, "target": target}}
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}
-    spec = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 5, "metrics": [metric]}
-    metadata = {"name": LONG, "namespace": cluster.namespace}
-    kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-    return [{**kind, "metadata": metadata, "spec": spec}]
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 5, "metrics": [metric]},
+    }
 
 
-async def test_an_autoscaler_is_complete_and_follows_its_values(scene: Scene, browser: Browser) -> None:
-    tab = await browser.tab()
-    await tab.open(scene.page)
-    tree = await wait_tree(tab, lambda tree: "2 replicas" in texts(tree))
-    assert headings(tree, 1) == [f"{scene.cluster.namespace}/web"]
-    assert tuple(headings(tree, 2)) == SECTIONS
-    await scene.queue(50)
-    await wait_tree(tab, lambda tree: "5 replicas" in texts(tree))
-    check_quiet(tab, scene.address)
+async def test_an_autoscaler_follows_its_values_and_is_complete_without_scripts(
+    world: World, address: str, browser: Browser
+) -> None:
+    page = f"{address}autoscalers/{world.namespace}/web"
+    live, plain = await browser.tab(), await browser.tab(scripts=False)
+    await live.open(page)
+    tree = await wait_tree(live, lambda tree: "2 replicas" in texts(tree))
+    assert headings(tree, 1) == [f"{world.namespace}/web"]
+    await plain.open(page)
+    for shown in (tree, await plain.tree()):
+        assert tuple(headings(shown, 2)) == SECTIONS
+    world.load("web", level(5))
+    await wait_tree(live, lambda tree: "5 replicas" in texts(tree))
+    await plain.open(f"{address}?name=web")
+    assert lines(await plain.tree()) == [f"{world.namespace}/web"], "the filter is a form"
+    for tab in (live, plain):
+        check_quiet(tab, address)
 
 
 async def wait_lines(live: Tab, plain: Tab, address: str, shown: set[str]) -> None:
@@ -240,42 +257,26 @@ async def wait_lines(live: Tab, plain: Tab, address: str, shown: set[str]) -> No
             seen = [lines(await tab.tree()) for tab in (live, plain)]
 
 
-async def test_the_fleet_has_its_order_while_lines_come_and_go(scene: Scene, browser: Browser) -> None:
-    live, plain = await browser.tab(), await browser.tab(scripts=False)
-    await live.open(scene.address)
-    namespace = scene.cluster.namespace
-    shown = {f"{namespace}/web", f"{namespace}/{LONG}"}
-    await wait_lines(live, plain, scene.address, shown)
-    [hpa] = _hostile(scene.cluster)
-    for name in ("0-first", "b-second", "a-between"):
-        await scene.cluster.create({**hpa, "metadata": {"name": name, "namespace": namespace}})
-        shown |= {f"{namespace}/{name}"}
-        await wait_lines(live, plain, scene.address, shown)
-    await scene.cluster.kubectl("delete", "hpa", "0-first", f"--namespace={namespace}")
-    await wait_lines(live, plain, scene.address, shown - {f"{namespace}/0-first"})
-    check_quiet(live, scene.address)
-
-
-async def test_without_scripts_the_page_is_the_same(scene: Scene, browser: Browser) -> None:
-    plain, live = await browser.tab(scripts=False), await browser.tab()
-    for tab in (plain, live):
-        await tab.open(scene.page)
-    shown = (await plain.tree(), await live.tree())
-    assert headings(shown[0], 2) == headings(shown[1], 2) == list(SECTIONS)
-    await plain.open(f"{scene.address}?name=web")
-    tree = await plain.tree()
-    assert lines(tree) == [f"{scene.cluster.namespace}/web"], "the filter is a form"
-    check_quiet(plain, scene.address)
-
-
-async def test_hostile_names_are_text(scene: Scene, browser: Browser) -> None:
-    tab = await browser.tab(width=390)
-    for path in ("", f"autoscalers/{scene.cluster.namespace}/{LONG}"):
-        await tab.open(f"{scene.address}{path}")
-        tree = await wait_tree(tab, lambda tree: LONG in texts(tree))
+async def test_the_fleet_has_its_order_and_hostile_names_are_text(
+    world: World, address: str, browser: Browser
+) -> None:
+    live, plain = await browser.tab(width=390), await browser.tab(scripts=False)
+    namespace = world.namespace
+    for path in (f"autoscalers/{namespace}/{LONG}", ""):
+        await live.open(f"{address}{path}")
+        tree = await wait_tree(live, lambda tree: LONG in texts(tree))
         assert MARKUP in texts(tree)
         assert "\u202e" not in texts(tree)
         counted = "[document.images.length, document.scripts.length, document.documentElement.scrollWidth]"
-        assert await tab.evaluate(counted) == [0, 1, 390]
-    assert SHOWN in texts(tree)
-    check_quiet(tab, scene.address)
+        assert await live.evaluate(counted) == [0, 1, 390]
+        assert path == "" or SHOWN in texts(tree)
+
+    shown = {f"{namespace}/web", f"{namespace}/{LONG}"}
+    await wait_lines(live, plain, address, shown)
+    for name in ("0-first", "b-second", "a-between"):
+        await world.create(_hostile(namespace, name))
+        shown |= {f"{namespace}/{name}"}
+        await wait_lines(live, plain, address, shown)
+    await world.cluster.kubectl("delete", "hpa", "0-first", f"--namespace={namespace}")
+    await wait_lines(live, plain, address, shown - {f"{namespace}/0-first"})
+    check_quiet(live, address)

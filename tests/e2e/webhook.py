@@ -6,8 +6,8 @@ import base64
 from aiohttp import web
 
 from fastpath_sandbox.listener import Listener
-from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.support.tls import Authority
+from tests.world.clusters import ClusterUnderTest, Document
 
 _NAME = "gate.e2e.fastpath.io"
 

@@ -10,33 +10,27 @@ import contextlib
 import functools
 import logging
 import os
-import resource
-import ssl
 import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 from aiohttp import web
 
 from adapter.prometheus import endpoint
 from adapter.provider.rule_source import RulesFiles
-from adapter.server import tls
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
-from tests.support import faulty, patience
-from tests.support.adapter import Answer, Caller, RunningAdapter
+from tests.support import faulty
+from tests.support.adapter import Answer, RunningAdapter
 from tests.support.clock import ShiftedClock
 from tests.support.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
 from tests.support.mount import Mount
-from tests.support.processor import limited
-from tests.support.tls import Authority
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
 
@@ -64,7 +58,6 @@ LOADS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load"
 STEADY = LOADS.replace("load", "steady")
 ONE = LOADS.replace("%2A", "web-1")
 QUEUES = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth"
-NAMESPACES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/%2A/metrics/load"
 VERBOSE = "/readyz?verbose"
 UNFETCHED = "Internal error occurred: unable to fetch metrics"
 UNLISTED = "Internal error occurred: unable to list matching resources"
@@ -85,14 +78,6 @@ def _series(level: Callable[[float, float], float | None] = lambda _, level: lev
     return made
 
 
-def _pod(name: str) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
-    }
-
-
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
@@ -102,7 +87,8 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 def _add_pods(cluster: Cluster) -> None:
     for name in RIGHT:
-        cluster.create(_pod(name))
+        metadata = {"name": name, "namespace": "shop", "labels": {"app": "web"}}
+        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 
 
 @pytest.fixture
@@ -126,15 +112,19 @@ def rules(tmp_path: Path) -> Path:
 _running = functools.partial(support.running, aggregated=True)
 
 
+class Start(Protocol):
+    """Runs an adapter."""
+
+    def __call__(self, *arguments: str, **how: Any) -> AbstractAsyncContextManager[RunningAdapter]: ...
+
+
+@pytest.fixture
+def start(tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus) -> Start:
+    return functools.partial(_running, tmp_path, cluster, prometheus.url)
+
+
 def _rewrite(rules: Path, text: str) -> None:
     rules.write_text(text)
-
-
-async def _presented(adapter: RunningAdapter) -> bytes:
-    """Return the certificate that a new connection is shown."""
-    caller = await Caller.connect(adapter)
-    caller.leave()
-    return caller.certificate()
 
 
 def _warnings(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
@@ -178,42 +168,21 @@ class _Failure(NamedTuple):
 
 
 FAILURES = {
-    "hangs": _Failure(faulty.hang, "queries", "timeout", "no answer in 0.25 s"),
     "trickles": _Failure(faulty.trickle, "queries", "timeout", "no answer in 0.25 s"),
-    "500": _Failure(faulty.reply(500, "oops", "text/plain"), "prometheus", "status", "HTTP status 500"),
-    "502 page": _Failure(
-        faulty.reply(502, "<html>bad gateway</html>", "text/html"), "prometheus", "status", "HTTP status 502"
-    ),
-    "503 page": _Failure(
-        faulty.reply(503, "<html>come again</html>", "text/html"), "prometheus", "status", "HTTP status 503"
-    ),
     "503 in the envelope": _Failure(
         faulty.refuse(503, "unavailable", "starting up"), "prometheus", "status", "unavailable: starting up"
     ),
-    "401": _Failure(faulty.reply(401, "who?", "text/plain"), "prometheus", "status", "HTTP status 401"),
     "422": _Failure(
         faulty.refuse(422, "execution", "query processing would load too many samples"),
         "queries",
         "query",
         "execution: query processing would load too many samples",
     ),
-    "400": _Failure(
-        faulty.refuse(400, "bad_data", "parse error"), "queries", "query", "bad_data: parse error"
-    ),
     "a page with 200": _Failure(
         faulty.reply(200, "<html>please sign in</html>", "text/html"),
         "queries",
         "decode",
         f"not JSON: {endpoint.NO_API}",
-    ),
-    "nothing with 200": _Failure(faulty.reply(200, ""), "queries", "decode", f"not JSON: {endpoint.NO_API}"),
-    "half of the JSON": _Failure(
-        faulty.reply(
-            200, '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"web-0"},"val'
-        ),
-        "queries",
-        "decode",
-        "not an answer of Prometheus: Input data was truncated",
     ),
     "breaks off": _Failure(
         faulty.break_off, "prometheus", "unreachable", "the connection broke within the answer"
@@ -228,106 +197,40 @@ FAILURES = {
         "the result is a matrix, neither vector nor scalar",
         external="encountered an unexpected query result type",
     ),
-    "a string": _Failure(
-        faulty.result("string", [1, "0"]),
-        "queries",
-        "type",
-        "the result is a string, neither vector nor scalar",
-    ),
-    "a value that is no number": _Failure(
-        faulty.result("vector", [{"metric": {"pod": "web-0"}, "value": [1, "much"]}]),
-        "queries",
-        "decode",
-        "a sample's value is not a number: 'much'",
-    ),
-    "a time beyond all calendars": _Failure(
-        faulty.result("vector", [{"metric": {"pod": "web-0"}, "value": [1e17, "0"]}]),
-        "queries",
-        "decode",
-        "not an answer of Prometheus: Expected `float` < 253402300800.0",
-    ),
-    "null": _Failure(
-        faulty.reply(200, '{"status":"success","data":null}'), "queries", "decode", "the answer holds no data"
-    ),
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_prometheus_fails(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    caplog: pytest.LogCaptureFixture,
-    failure: _Failure,
+    start: Start, prometheus: FaultyPrometheus, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ShiftedClock()
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
+    async with start(*SHORT, clock=clock) as adapter:
         await _healthy(adapter)
-        prometheus.behaviours[QUERY] = failure.behaviour
-        clock.advance(0.06)  # beyond the TTL, within maxAge
-        for _ in range(2):
-            assert (await adapter.get(STEADY)).values == RIGHT, "the last answer stands in"
-        verbose = await adapter.get(VERBOSE)
-        assert (verbose.status, f"[-]{failure.line} failed" in verbose.body) == (200, True), verbose.body
-        clock.advance(0.5)
-        await _failed(adapter, LOADS)
-        await _failed(adapter, ONE)
-        await _failed(adapter, QUEUES, failure.external)
-        assert (await adapter.get(STEADY)).values == RIGHT
-        assert (await adapter.get("/readyz")).status == 200
-        counted = await adapter.metric_lines("fastpath_prometheus_queries_total")
-        assert (
-            sum(count for series, count in counted.items() if f'outcome="{failure.outcome}"' in series) >= 3
-        )
-        assert (await adapter.metric_lines("fastpath_responses_total"))[
-            'fastpath_responses_total{source="stale"}'
-        ] >= 2
-        message = "Prometheus does not answer" if failure.line == "prometheus" else "query failed"
-        texts = _warnings(caplog, message)
-        assert all(failure.said in text for text in texts), texts
-        assert 1 <= len(texts) <= 3, "said once for the server, or for each rule, not for each question"
-        del prometheus.behaviours[QUERY]
-        clock.advance(61)  # a query's problem ends when it has not occurred for a minute
-        await _healthy(adapter)
-
-
-async def test_a_scalar_is_no_answer_about_objects_and_one_about_a_queue(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
-        prometheus.behaviours[QUERY] = faulty.result("scalar", [1700000000, "7"])
-        await _failed(adapter, LOADS)
-        await _failed(adapter, ONE)
-        (item,) = (await adapter.get(QUEUES)).body["items"]
-        assert (item["value"], item["metricLabels"]) == ("7", None)
-        assert "[-]queries failed" in (await adapter.get(VERBOSE)).body
-
-
-async def test_an_answer_without_end_is_cut_off(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
-    """An endless answer is not read to its end, delays no other request, and its memory is freed."""
-    prometheus.behaviours[QUERY] = faulty.pour(
-        b'{"metric":{"pod":"web-0","x":"%b"},"value":[1,"0"]}' % (b"x" * 5000)
-    )
-    long = ("--prometheus-attempt-timeout=5s", "--prometheus-timeout=8s")
-    async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
-        asked = asyncio.create_task(adapter.get(LOADS), name="asked")
-        await until(lambda: prometheus.under_way)
-        meanwhile = 0
-        while not asked.done():
+        for name, failure in FAILURES.items():
+            caplog.clear()
+            prometheus.behaviours[QUERY] = failure.behaviour
+            clock.advance(0.06)  # beyond the TTL, within maxAge
+            assert (await adapter.get(STEADY)).values == RIGHT, f"{name}: the last answer stands in"
+            verbose = await adapter.get(VERBOSE)
+            assert (verbose.status, f"[-]{failure.line} failed" in verbose.body) == (200, True), name
+            clock.advance(0.5)
+            await _failed(adapter, LOADS)
+            await _failed(adapter, ONE)
+            await _failed(adapter, QUEUES, failure.external)
+            assert (await adapter.get(STEADY)).values == RIGHT, name
             assert (await adapter.get("/readyz")).status == 200
-            meanwhile += not asked.done()
-            await asyncio.sleep(0.005)
-        assert meanwhile, "other requests are answered while the endless answer is read"
-        assert (await asked).body["message"] == UNFETCHED
-        counted = await adapter.metric_lines("fastpath_prometheus_queries_total")
-        assert counted['fastpath_prometheus_queries_total{outcome="size",type="alone"}'] == 1
-        await adapter.wait_for(VERBOSE, lambda answer: "[-]queries failed" in answer.body)
-        assert not prometheus.under_way
-        del prometheus.behaviours[QUERY]
-        await adapter.wait_for(LOADS, lambda answer: answer.status == 200 and answer.values == RIGHT)
+            counted = await adapter.metric_lines("fastpath_prometheus_queries_total")
+            found = [count for series, count in counted.items() if f'outcome="{failure.outcome}"' in series]
+            assert sum(found) >= 3, name
+            message = "Prometheus does not answer" if failure.line == "prometheus" else "query failed"
+            texts = _warnings(caplog, message)
+            assert all(failure.said in text for text in texts), texts
+            assert 1 <= len(texts) <= 3, "said once for the server, or for each rule, not for each question"
+            del prometheus.behaviours[QUERY]
+            clock.advance(61)  # a query's problem ends when it has not occurred for a minute
+            await _healthy(adapter)
+        answered = await adapter.metric_lines("fastpath_responses_total")
+        assert answered['fastpath_responses_total{source="stale"}'] >= 2 * len(FAILURES)
 
 
 def _vector(**values: str) -> Behaviour:
@@ -340,78 +243,36 @@ def _vector(**values: str) -> Behaviour:
     )
 
 
-HISTOGRAM = faulty.result(
-    "vector",
-    [
-        {"metric": {"namespace": "shop", "pod": "web-0"}, "value": [1700000000, "10"]},
-        {
-            "metric": {"namespace": "shop", "pod": "web-1"},
-            "histogram": [1700000000, {"count": "3", "sum": "6", "buckets": []}],
-        },
-    ],
-)
-
 ABSENCES = {
     "empty": (_vector(), {}, ""),
-    "some pods missing": (_vector(_0="10", _2="30"), {"web-0": "10", "web-2": "30"}, ""),
     "NaN": (_vector(_0="10", _1="NaN", _2="30"), {"web-0": "10", "web-2": "30"}, "nan"),
     "infinite": (_vector(_0="+Inf", _1="-Inf", _2="30"), {"web-2": "30"}, "infinite"),
-    "all NaN": (_vector(_0="NaN", _1="NaN", _2="NaN"), {}, "nan"),
-    "native histogram": (HISTOGRAM, {"web-0": "10"}, "histogram"),
     "negative": (_vector(_0="-10", _1="-0.0004", _2="-0"), {"web-0": "-10", "web-1": "0", "web-2": "0"}, ""),
 }
 
 
-@pytest.mark.parametrize(("behaviour", "left", "reason"), ABSENCES.values(), ids=ABSENCES)
-async def test_an_object_without_a_value_is_absent(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    behaviour: Behaviour,
-    left: dict[str, str],
-    reason: str,
-) -> None:
+async def test_an_object_without_a_value_is_absent(start: Start, prometheus: FaultyPrometheus) -> None:
     """An absence is no failure: what was there before does not stand in for it, and the others are served."""
     clock = ShiftedClock()
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
+    async with start(*SHORT, clock=clock) as adapter:
         await _healthy(adapter)
-        prometheus.behaviours[QUERY] = behaviour
-        clock.advance(0.06)
-        for path in (LOADS, STEADY):
-            answer = await adapter.get(path)
-            assert (answer.status, answer.values) == (200, left)
-        one = await adapter.get(ONE)
-        if "web-1" in left:
-            assert one.status == 200, one
-            assert one.values == {"web-1": left["web-1"]}
-        else:
-            assert (one.status, one.body["message"]) == (
-                404,
-                "the server could not find the metric load for pods web-1",
-            )
-        if reason:
-            counted = await adapter.metric_lines("fastpath_values_dropped_total")
-            assert counted[f'fastpath_values_dropped_total{{reason="{reason}"}}'] >= 2
-        if reason in {"nan", "infinite"}:
-            assert "[-]values failed" in (await adapter.get(VERBOSE)).body
-        assert (await adapter.get("/readyz")).status == 200
-        del prometheus.behaviours[QUERY]
-        clock.advance(61)
-        await _healthy(adapter)
-
-
-async def test_a_value_that_no_quantity_holds_is_an_error(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
-    clock = ShiftedClock()
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
-        prometheus.behaviours[QUERY] = _vector(_0="10", _1="1e300")
-        message = "Internal error occurred: a value of rules[0] is beyond 9.2e15, the limit of a quantity"
-        await _failed(adapter, LOADS, message)
-        counted = await adapter.metric_lines("fastpath_values_dropped_total")
-        assert counted['fastpath_values_dropped_total{reason="overflow"}'] >= 1
-        assert "[-]values failed" in (await adapter.get(VERBOSE)).body
+        for name, (behaviour, left, reason) in ABSENCES.items():
+            prometheus.behaviours[QUERY] = behaviour
+            clock.advance(0.06)
+            for path in (LOADS, STEADY):
+                answer = await adapter.get(path)
+                assert (answer.status, answer.values) == (200, left), name
+            one = await adapter.get(ONE)
+            if "web-1" in left:
+                assert one.values == {"web-1": left["web-1"]}
+            else:
+                missing = "the server could not find the metric load for pods web-1"
+                assert (one.status, one.body["message"]) == (404, missing), name
+            if reason:
+                counted = await adapter.metric_lines("fastpath_values_dropped_total")
+                assert counted[f'fastpath_values_dropped_total{{reason="{reason}"}}'] >= 2
+                assert "[-]values failed" in (await adapter.get(VERBOSE)).body
+            assert (await adapter.get("/readyz")).status == 200
         del prometheus.behaviours[QUERY]
         clock.advance(61)
         await _healthy(adapter)
@@ -420,13 +281,11 @@ async def test_a_value_that_no_quantity_holds_is_an_error(
 # -- the API server -----------------------------------------------------------------------------------------
 
 
-async def test_the_adapter_starts_before_the_api_server(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
+async def test_the_adapter_starts_before_the_api_server(cluster: Cluster, start: Start) -> None:
     """Until the cluster is known nothing is "not found", and the aggregator gets the group documents."""
     await cluster.down()
     short = ("--prometheus-timeout=600ms",)
-    async with _running(tmp_path, cluster, prometheus.url, *short, until_ready=False) as adapter:
+    async with start(*short, until_ready=False) as adapter:
         assert (await adapter.get("/livez")).status == 200
         unready = await adapter.get("/readyz")
         assert unready.status == 500
@@ -442,36 +301,9 @@ async def test_the_adapter_starts_before_the_api_server(
         await _healthy(adapter)
 
 
-@pytest.mark.parametrize("refuse", [True, False], ids=["refused", "503"])
-async def test_the_api_server_goes_away_and_comes_back(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, *, refuse: bool
-) -> None:
-    """Reads go on from the cache; only a kind that was never requested fails."""
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
-        await _healthy(adapter)
-        await cluster.down(refuse=refuse)
-        await adapter.wait_for(VERBOSE, lambda answer: "[-]objects failed" in answer.body)
-        assert (await adapter.get(LOADS)).values == RIGHT
-        assert (await adapter.get(ONE)).values == {"web-1": "20"}
-        unlisted = await adapter.get(NAMESPACES)
-        assert (unlisted.status, unlisted.body["message"]) == (500, UNLISTED)
-        assert (await adapter.get("/readyz")).status == 200
-        cluster.delete("Pod", "web-1", "shop")
-        cluster.compact()  # the watch cannot go on where it was
-        await cluster.up()
-        rest = {"web-0": "10", "web-2": "30"}
-        await adapter.wait_for(LOADS, lambda answer: answer.status == 200 and answer.values == rest)
-        await adapter.wait_for(
-            NAMESPACES, lambda answer: answer.status == 200 and answer.values == {"shop": "60"}
-        )
-        await adapter.wait_for(VERBOSE, lambda answer: "[-]" not in answer.body)
-
-
-async def test_a_kind_that_no_metric_names_is_not_mirrored(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
+async def test_a_kind_that_no_metric_names_is_not_mirrored(cluster: Cluster, start: Start) -> None:
     """Requests cannot make the adapter watch, and hold, all objects of the cluster."""
-    async with _running(tmp_path, cluster, prometheus.url) as adapter:
+    async with start() as adapter:
         before = {request.resource for request in cluster.requests}
         for kind in ("configmaps", "events", "serviceaccounts", "deployments.apps"):
             answer = await adapter.get(f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/{kind}/%2A/load")
@@ -480,56 +312,6 @@ async def test_a_kind_that_no_metric_names_is_not_mirrored(
                 f"the server could not find the metric load for {kind}",
             )
         assert {request.resource for request in cluster.requests} == before
-
-
-async def test_the_adapter_starts_before_prometheus(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Ready at once, as an unready adapter harms the whole cluster; metrics appear once Prometheus does."""
-    monkeypatch.setattr("adapter.provider.relist.RETRY", 0.1)
-    await prometheus.down()
-    async with _running(tmp_path, cluster, prometheus.url) as adapter:
-        for path in (LOADS, QUEUES):
-            answer = await adapter.get(path)
-            assert (answer.status, answer.body["reason"]) == (404, "NotFound")
-        assert "[-]discovery failed" in (await adapter.get(VERBOSE)).body
-        failures = await adapter.metric_lines("fastpath_discovery_failures_total")
-        assert failures['fastpath_discovery_failures_total{reason="unreachable"}'] >= 3
-        await prometheus.up()
-        document = await adapter.wait_for(
-            "/apis/external.metrics.k8s.io/v1beta1",
-            lambda answer: "queue_depth" in str(answer.body),
-            seconds=10,
-        )
-        assert document.status == 200
-        await _healthy(adapter)
-
-
-async def test_discovery_fails_and_nothing_known_is_lost(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
-    monkeypatch.setattr("adapter.provider.relist.RETRY", 0.1)
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
-        await _healthy(adapter)
-        prometheus.behaviours[SERIES] = faulty.reply(500, "oops", "text/plain")
-        _rewrite(rules, RULES + "\n# another list is due now\n")
-        await adapter.wait_for(VERBOSE, lambda answer: "[-]discovery failed" in answer.body)
-        assert prometheus.url not in (await adapter.get("/readyz/discovery")).body
-        assert (await adapter.get(LOADS)).values == RIGHT
-        assert (await adapter.metric_lines("fastpath_discovery_rules_stale"))[
-            "fastpath_discovery_rules_stale"
-        ] == 3
-        del prometheus.behaviours[SERIES]
-        await _healthy(adapter)
 
 
 # -- time ---------------------------------------------------------------------------------------------------
@@ -575,35 +357,6 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
         await _failed(adapter, LOADS)
 
 
-async def test_true_sample_age_follows_the_time_of_day(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
-    """With `maxSampleAge` a wrong clock makes values absent or leaves them; it never changes them."""
-    clock = ShiftedClock()
-    _rewrite(
-        rules,
-        RULES.replace("  maxAge: 300ms", "  maxSampleAge: 30s", 1).replace(
-            "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "<<.Series>>{<<.LabelMatchers>>}", 1
-        ),
-    )
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
-        assert (await adapter.get(LOADS)).values == RIGHT
-        prometheus.behaviours[QUERY] = faulty.result(
-            "vector",
-            [
-                {
-                    "metric": {"namespace": "shop", "pod": pod},
-                    "value": [clock.wall(), str(clock.wall() - 20.0 * number)],
-                }
-                for number, pod in enumerate(RIGHT)
-            ],
-        )
-        clock.advance(1.0)
-        assert (await adapter.get(LOADS)).values.keys() == {"web-0", "web-1"}, "web-2's sample is 41 s old"
-        counted = await adapter.metric_lines("fastpath_values_dropped_total")
-        assert counted['fastpath_values_dropped_total{reason="stale"}'] == 1
-
-
 # -- files --------------------------------------------------------------------------------------------------
 
 
@@ -619,11 +372,16 @@ BROKEN_RULES = {
 }
 
 
+@pytest.fixture
+def _quick_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
+
+
+@pytest.mark.usefixtures("_quick_files")
 async def test_the_rules_file_is_swapped_and_broken(
-    tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
     """A change as kubelet makes it takes effect; an unusable one is reported and changes no rule."""
-    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
     mount = Mount(tmp_path / "mounted")
     mount.put(rules_yaml=RULES.encode())
     (tmp_path / "rules.yaml").symlink_to("mounted/rules.yaml")
@@ -659,16 +417,12 @@ async def test_the_rules_file_is_swapped_and_broken(
         await _healthy(adapter)
 
 
+@pytest.mark.usefixtures("_quick_files")
 async def test_new_kinds_do_not_hide_that_the_file_is_refused(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    monkeypatch: pytest.MonkeyPatch,
+    rules: Path, cluster: Cluster, start: Start
 ) -> None:
-    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
     clock = ShiftedClock()
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
+    async with start(*SHORT, clock=clock) as adapter:
         _rewrite(rules, "rules: [")
         await adapter.wait_for(VERBOSE, lambda answer: "[-]config-reload failed" in answer.body)
         cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
@@ -714,75 +468,8 @@ def test_rules_that_may_not_be_read() -> None:
             path.chmod(0o755)
 
 
-def _der(pair: tls.CertificatePair) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(
-        pair.certificate.read_text().partition("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
-    )
-
-
-async def test_the_serving_certificate_rotates_under_load(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    authority: Authority,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(tls.ServingCertificate.follow, "__defaults__", (0.05,))
-    message = "the changed serving certificate cannot be used; the old one stays in use"
-    old, new, other = authority.issue(), authority.issue(), authority.issue()
-    mount = Mount(tmp_path / "tls")
-    mount.put(tls_crt=old.certificate.read_bytes(), tls_key=old.key.read_bytes())
-    flags = (
-        f"--tls-cert-file={mount.folder / 'tls.crt'}",
-        f"--tls-private-key-file={mount.folder / 'tls.key'}",
-    )
-    async with _running(tmp_path, cluster, prometheus.url, *flags) as adapter:
-        assert await _presented(adapter) == _der(old)
-        async with _asking(adapter) as seen:
-            for certificate, key in (
-                (new.certificate, other.key),
-                (other.key, new.key),
-                (new.certificate, tmp_path / "rules.yaml"),
-            ):
-                caplog.clear()
-                mount.put(tls_crt=certificate.read_bytes(), tls_key=key.read_bytes())
-                await until(lambda: message in caplog.messages, 3.0)
-                assert await _presented(adapter) == _der(old)
-            mount.put(tls_crt=new.certificate.read_bytes(), tls_key=new.key.read_bytes())
-            async with limited(5):
-                while await _presented(adapter) != _der(new):  # noqa: ASYNC110 - what is shown next sets no event
-                    await asyncio.sleep(0.02)
-    assert {answer.status for answer in seen} == {200}
-    assert all(answer.values == RIGHT for answer in seen)
-
-
-@contextlib.asynccontextmanager
-async def _asking(adapter: RunningAdapter, path: str = LOADS, askers: int = 3) -> AsyncIterator[list[Answer]]:
-    """Ask all the time until the end of the block; every answer is in the list."""
-    seen: list[Answer] = []
-    stop = asyncio.Event()
-
-    async def ask() -> None:
-        while not stop.is_set():
-            seen.append(await adapter.get(path))
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(askers):
-            group.create_task(ask())
-        try:
-            yield seen
-        finally:
-            stop.set()
-
-
 async def test_the_token_for_prometheus_rotates(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, prometheus: FaultyPrometheus, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A refused token has the file read again: one question fails at most, and its last answer stands in."""
     accepted = {"Bearer first"}
@@ -797,7 +484,7 @@ async def test_the_token_for_prometheus_rotates(
     mount.put(token=b"first\n")
     flag = f"--prometheus-token-file={mount.folder / 'token'}"
     clock = ShiftedClock()
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, flag, clock=clock) as adapter:
+    async with start(*SHORT, flag, clock=clock) as adapter:
         await _healthy(adapter)
         accepted.clear()
         clock.advance(0.5)
@@ -822,129 +509,3 @@ async def test_the_token_for_prometheus_rotates(
         accepted.remove("Bearer second")
         clock.advance(1.5)
         await _healthy(adapter)
-
-
-# -- callers ------------------------------------------------------------------------------------------------
-
-
-async def _gauge(adapter: RunningAdapter, series: str) -> float:
-    return (await adapter.metric_lines(series.partition("{")[0]))[series]
-
-
-IN_FLIGHT = 'apiserver_current_inflight_requests{request_kind="readOnly"}'
-
-
-@pytest.fixture
-def _many_files() -> Iterator[None]:
-    """Allow 4,096 open files: both ends of hundreds of connections are in this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= 4096:
-        yield
-        return
-    if hard < 4096:
-        pytest.skip(f"this process may open {hard} files; two for each connection are needed")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.usefixtures("_many_files")
-def test_hundreds_of_questions_while_prometheus_hangs(tmp_path: Path, rules: Path) -> None:
-    """Pending requests are bounded, the rest is refused; documents and health are served; nothing is left."""
-    patience.run(_ask_hundreds(tmp_path))
-
-
-async def _ask_hundreds(tmp_path: Path) -> None:
-    async with Cluster() as cluster, _prometheus() as prometheus:
-        _add_pods(cluster)
-        await _hang_hundreds(tmp_path, cluster, prometheus)
-
-
-async def _hang_hundreds(tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus) -> None:
-    long = ("--prometheus-attempt-timeout=1500ms", "--prometheus-timeout=2500ms")
-    async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
-        callers = [await Caller.connect(adapter) for _ in range(700)]
-        tasks = len(asyncio.all_tasks())
-        memory = await _gauge(adapter, "process_resident_memory_bytes")
-        prometheus.behaviours[QUERY] = faulty.hang
-        for number, caller in enumerate(callers):
-            caller.ask(ONE.replace("web-1", f"web-{number}"))
-        answers = [asyncio.create_task(caller.answer(), name="caller") for caller in callers]
-        served = 0  # before the first query gives up: what does not need Prometheus does not wait for it
-        while not all(answer.done() for answer in answers):
-            for path in ("/readyz", "/apis/custom.metrics.k8s.io/v1beta2", "/apis", "/metrics"):
-                assert (await adapter.get(path)).status == 200
-                served += not any(answer.done() and answer.result().status == 500 for answer in answers)
-            assert await _gauge(adapter, IN_FLIGHT) <= 300
-            await asyncio.sleep(0.02)
-        statuses = Counter(answer.result().status for answer in answers)
-        assert statuses.keys() == {500, 429}
-        assert statuses[500] >= 300, (
-            "those that had a place waited in vain, others may have got one after them; 100 places are not "
-            "for one user alone"
-        )
-        told = [answer.result().body["message"] for answer in answers if answer.result().status == 500]
-        assert {text.partition(": Prometheus")[0] for text in told} == {UNFETCHED}
-        assert served >= 4
-        assert prometheus.most_under_way <= 20, "as many connections as there are"
-        await adapter.wait_for("/metrics", lambda answer: f"{IN_FLIGHT} 0.0" in answer.body)
-        assert await _gauge(adapter, "process_resident_memory_bytes") - memory < 100 * 1024 * 1024
-        for caller in callers:
-            caller.leave()
-        del prometheus.behaviours[QUERY]
-        await adapter.wait_for(LOADS, lambda answer: answer.status == 200 and answer.values == RIGHT)
-        await until(lambda: len(asyncio.all_tasks()) <= tasks, 10.0)
-        await until(lambda: not prometheus.under_way, 5.0)
-
-
-async def test_callers_that_go_away(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
-    """A client that leaves cancels no shared query: others still get its answer, and no slot stays taken."""
-    release = asyncio.Event()
-
-    async def hold(request: web.BaseRequest) -> web.StreamResponse:
-        await release.wait()
-        return await prometheus.answer(request)
-
-    async with _running(tmp_path, cluster, prometheus.url) as adapter:
-        prometheus.behaviours[QUERY] = hold
-        leaving = [await Caller.connect(adapter) for _ in range(20)]
-        for number, caller in enumerate(leaving):
-            caller.ask(LOADS if number % 2 else ONE)
-        await until(lambda: prometheus.under_way, 5.0)
-        staying = asyncio.create_task(adapter.get(LOADS), name="staying")
-        impatient = [
-            asyncio.create_task(adapter.get(f"{path}?timeout=50ms"), name="impatient")
-            for path in (LOADS, ONE, QUEUES)
-        ]
-        for caller in leaving:
-            caller.leave()
-        for answer in await asyncio.gather(*impatient):
-            assert (answer.status, answer.body["reason"]) == (504, "Timeout")
-        asked = prometheus.under_way
-        release.set()
-        assert (await staying).values == RIGHT
-        assert asked <= 3
-        await adapter.wait_for("/metrics", lambda answer: f"{IN_FLIGHT} 0.0" in answer.body)
-        await _healthy(adapter)
-
-
-async def test_a_fault_that_no_longer_occurs_ends(
-    tmp_path: Path,
-    rules: Path,
-    cluster: Cluster,
-    prometheus: FaultyPrometheus,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Who met it may never ask again: the autoscaler is gone, or the rule."""
-    monkeypatch.setattr("adapter.telemetry.problems.EXPIRY_CHECK", 0.02)
-    clock = ShiftedClock()
-    async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
-        prometheus.behaviours[QUERY] = faulty.refuse(422, "execution", "too many samples")
-        await _failed(adapter, LOADS)
-        for _ in range(3):
-            await asyncio.sleep(0.05)
-            assert "[-]queries failed" in (await adapter.get(VERBOSE)).body
-        clock.advance(61)
-        await adapter.wait_for(VERBOSE, lambda answer: "[+]queries ok" in answer.body)

@@ -2,27 +2,24 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from adapter.compose.clock import SystemClock
 from benchmarks.stage import memory_of
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import certificates
 from tests.support.adapter import admit
-from tests.support.processor import limited
 from tests.support.serving import Connection
+from tests.world.processes import Fastpath
+from tests.world.workloads import CLOCK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
-ROOT = Path(__file__).parents[2]
 FLOOD, BATCH = 240, 40
 MOST_MIB = 256
 
@@ -92,51 +89,18 @@ def _context() -> ssl.SSLContext:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    clock = SystemClock()
     authority = certificates.Signer("aggregation-ca")
     (tmp_path / "ca.crt").write_text(authority.pem)
     proxy = _context()
     proxy.load_cert_chain(authority.issue("front-proxy-client").write(tmp_path))
     (tmp_path / "rules.yaml").write_text("rules: []\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    async with Cluster(now=clock.wall) as cluster, Prometheus(SeriesSet(), clock.wall) as prometheus:
+    async with Cluster(now=CLOCK.wall) as cluster, Prometheus(SeriesSet(), CLOCK.wall) as prometheus:
         admit(cluster)
-        command = [
-            *("-m", "adapter", "serve", "--bind-address=127.0.0.1", f"--secure-port={port}"),
-            *(f"--config={tmp_path / 'rules.yaml'}", f"--prometheus-url={prometheus.url}"),
-            f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}",
-            *(
-                f"--cert-dir={tmp_path / 'certificates'}",
-                f"--requestheader-client-ca-file={tmp_path / 'ca.crt'}",
-            ),
-        ]
-        with (tmp_path / "log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *command, stdout=log, stderr=log, cwd=ROOT
-            )
-        served = Server(process.pid, port, proxy)
-        try:
-            async with limited(60):
-                while not await _is_ready(served):  # noqa: ASYNC110 - another process sets no event
-                    await asyncio.sleep(0.05)
-            yield served
-        except BaseException:
-            sys.stderr.write((tmp_path / "log").read_text())
-            raise
-        finally:
-            process.kill()
-            await process.wait()
-
-
-async def _is_ready(server: Server) -> bool:
-    with contextlib.suppress(OSError):
-        connection = await server.connect()
-        status = (await connection.request("/readyz", headers=AS_BOB)).status
-        connection.writer.transport.abort()
-        return status == 200
-    return False
+        trust = f"--requestheader-client-ca-file={tmp_path / 'ca.crt'}"
+        url = f"--prometheus-url={prometheus.url}"
+        async with Fastpath(cluster, tmp_path, url, trust, pod="server") as fastpath:
+            assert fastpath.process is not None
+            yield Server(fastpath.process.pid, fastpath.port, proxy)
 
 
 def wide_heads() -> Iterator[bytes]:

@@ -1,22 +1,17 @@
 """A rolling restart under load: two processes behind a slow balancer, and callers that never retry.
 
 The balancer is as Services are: it looks at readiness now and then, and an endpoint that is unready still
-gets new connections for two seconds. Open connections are left alone; what ends them is the adapter's
+gets new connections for a while. Open connections are left alone; what ends them is the adapter's
 `Connection: close` and its orderly end.
 """
 
 import asyncio
-import contextlib
 import functools
 import itertools
-import re
-import signal
 import ssl
-import sys
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 import yaml
@@ -30,16 +25,18 @@ from tests.support import waiting
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
+from tests.support.serving import Connection
+from tests.world.processes import Fastpath
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
-RATE = 500.0
+RATE = 150.0
 """Requests a second."""
-DROPPED_AFTER = 2.0
+DROPPED_AFTER = 0.5
 """Seconds for which an endpoint that is unready goes on getting connections."""
-DELAY = 4
+DELAY = 2
 """Seconds for which an ending endpoint serves on: longer than the balancer needs to see it and to act."""
-CONNECTIONS = 50
+CONNECTIONS = 30
 LOOKS_EVERY = 0.25
 PATIENCE = 10.0
 
@@ -49,6 +46,7 @@ rules:
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
 """
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 LOAD = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load"
 
 
@@ -57,67 +55,37 @@ def test_the_manifests_wait_longer_than_needed() -> None:
     text = (Path(__file__).parents[2] / "manifests/base/deployment.yaml").read_text()
     arguments = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"][0]["args"]
     (flag,) = [argument for argument in arguments if argument.startswith("--shutdown-delay=")]
-    assert timestamps.parse_go_duration(flag.partition("=")[2]) > 2 * DELAY
+    assert timestamps.parse_go_duration(flag.partition("=")[2]) > 4 * DELAY
 
 
-def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+_CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_CONTEXT.check_hostname, _CONTEXT.verify_mode = False, ssl.CERT_NONE
 
 
-class Connection:
-    """One connection of a caller's pool."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def open(cls, port: int) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=_CONTEXT))
-
-    @property
-    def usable(self) -> bool:
-        """Whether the other end has not closed it, as far as is known here."""
-        return not self._reader.at_eof() and not self.writer.is_closing()
-
-    async def get(self, path: str) -> tuple[int, bool, bytes]:
-        """Return status, whether the connection may be used again, and body."""
-        self.writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
-        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        found = re.search(rb"content-length: (\d+)", head)
-        assert found is not None
-        body = await self._reader.readexactly(int(found[1]))
-        return int(head.split()[1]), b"connection: close" not in head, body
-
-
-_CONTEXT = _context()
+async def connect(port: int) -> Connection:
+    return Connection(*await asyncio.open_connection("127.0.0.1", port, ssl=_CONTEXT))
 
 
 class Balancer:
-    """Hands connections to ready endpoints in turn, byte for byte."""
+    """Gives each new connection to a ready endpoint, in turn."""
 
     def __init__(self, *ports: int) -> None:
         self.taken: Counter[int] = Counter()
         self._ports = ports
         self._dropped_at = dict.fromkeys(ports, 0.0)  # loop time; infinite for an endpoint that is ready
         self._turn = itertools.count()
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        """Serve until the block ends; gives the port."""
-        server = await asyncio.start_server(self._take, "127.0.0.1", 0)
-        looks = [asyncio.create_task(self._look(port), name=f"probe {port}") for port in self._ports]
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
-            for task in (*looks, *self._tasks):
-                task.cancel()
-            await asyncio.gather(*looks, *self._tasks, return_exceptions=True)
-            await server.wait_closed()
+    async def run(self) -> None:
+        """Probe the endpoints until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for port in self._ports:
+                group.create_task(self._look(port), name=f"probe {port}")
+
+    async def connect(self) -> Connection:
+        ready = [port for port in self._ports if self.serves(port)]
+        port = ready[next(self._turn) % len(ready)]
+        self.taken[port] += 1
+        return await connect(port)
 
     def serves(self, port: int) -> bool:
         """Whether the endpoint gets connections."""
@@ -139,44 +107,15 @@ class Balancer:
 
     async def _is_ready(self, port: int) -> bool:
         try:
-            connection = await Connection.open(port)
+            connection = await connect(port)
         except OSError:
             return False
         try:
-            return (await connection.get("/readyz"))[0] == 200
+            return (await connection.request("/readyz")).status == 200
         except (OSError, asyncio.IncompleteReadError):
             return False
         finally:
             connection.writer.transport.abort()
-
-    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._accept(reader, writer), name="balanced connection")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ready = [port for port in self._ports if self.serves(port)]
-        try:
-            port = ready[next(self._turn) % len(ready)]
-            self.taken[port] += 1
-            behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", port)
-        except (ZeroDivisionError, OSError):
-            writer.transport.abort()
-            return
-        try:
-            await asyncio.gather(_pass_on(reader, behind_writer), _pass_on(behind_reader, writer))
-        finally:
-            writer.transport.abort()
-            behind_writer.transport.abort()
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on bytes until their end, and the end."""
-    with contextlib.suppress(OSError):
-        while received := await reader.read(65536):
-            writer.write(received)
-            await writer.drain()
-        writer.write_eof()
 
 
 class Callers:
@@ -185,18 +124,18 @@ class Callers:
     A closed connection is replaced at once, so that each reachable endpoint always has one.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, balancer: Balancer) -> None:
         self.asked = 0
         self.answered = 0
         self.lost: list[str] = []
         self.told_to_leave = 0
-        self._port = port
+        self._balancer = balancer
         self._pool: deque[Connection] = deque()
         self._free = asyncio.Semaphore(CONNECTIONS)
 
     async def run(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
-        self._pool += [await Connection.open(self._port) for _ in range(CONNECTIONS)]
+        self._pool += [await self._balancer.connect() for _ in range(CONNECTIONS)]
         started = loop.time()
         async with asyncio.TaskGroup() as group:
             while not stop.is_set():
@@ -219,54 +158,26 @@ class Callers:
         try:
             async with limited(PATIENCE):
                 connection = self._pool.popleft()
-                if not connection.usable:
+                if connection.reader.at_eof() or connection.writer.is_closing():
                     connection.writer.transport.abort()
-                    connection = await Connection.open(self._port)
-                status, goes_on, body = await connection.get(LOAD)
-                assert (status, b'"value":"7"' in body) == (200, True), body
+                    connection = await self._balancer.connect()
+                answer = await connection.request(LOAD, headers=BEARER)
+                assert (answer.status, b'"value":"7"' in answer.body) == (200, True), answer
+                goes_on = answer.headers.get("connection") != "close"
                 self.answered += 1
-        except (OSError, asyncio.IncompleteReadError, AssertionError, TimeoutError) as error:
+        except (
+            OSError,
+            ZeroDivisionError,
+            asyncio.IncompleteReadError,
+            AssertionError,
+            TimeoutError,
+        ) as error:
             self.lost.append(f"{asyncio.get_running_loop().time():.2f} {error!r}")
             goes_on = False
         if not goes_on:
             self.told_to_leave += 1
             connection.writer.transport.abort()
         self._pool.append(connection)
-
-
-class Instance:
-    """A process on one port that can be started again."""
-
-    def __init__(self, directory: Path, port: int, *arguments: str) -> None:
-        self.port = port
-        self._directory = directory
-        self._arguments = arguments
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        with (self._directory / f"{self.port}.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "adapter", "serve", *self._arguments),
-                f"--secure-port={self.port}",
-                f"--cert-dir={self._directory / str(self.port)}",
-                stdout=log,
-                stderr=log,
-            )
-
-    async def end(self) -> int:
-        """Ask it to end; returns its status when it has."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        return await self._process.wait()
-
-    async def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
-
-    @property
-    def log(self) -> str:
-        return (self._directory / f"{self.port}.log").read_text()
 
 
 @pytest.fixture
@@ -290,47 +201,37 @@ async def prometheus() -> AsyncIterator[Prometheus]:
 
 @pytest.fixture
 async def instances(
-    tmp_path: Path, cluster: Cluster, prometheus: Prometheus, unused_tcp_port_factory: Callable[[], int]
-) -> AsyncIterator[list[Instance]]:
+    tmp_path: Path, cluster: Cluster, prometheus: Prometheus
+) -> AsyncIterator[list[Fastpath]]:
     (tmp_path / "rules.yaml").write_text(RULES)
-    arguments = [
-        "--bind-address=127.0.0.1",
-        f"--config={tmp_path / 'rules.yaml'}",
-        f"--prometheus-url={prometheus.url}",
-        f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}",
-        f"--shutdown-delay={DELAY}s",
-    ]
-    instances = [Instance(tmp_path, unused_tcp_port_factory(), *arguments) for _ in range(2)]
-    try:
-        for instance in instances:
-            await instance.start()
-        yield instances
-    finally:
-        for instance in instances:
-            await instance.kill()
+    flags = (f"--prometheus-url={prometheus.url}", f"--shutdown-delay={DELAY}s")
+    async with (
+        Fastpath(cluster, tmp_path, *flags, pod="first") as first,
+        Fastpath(cluster, tmp_path, *flags, pod="second") as second,
+    ):
+        yield [first, second]
 
 
-async def test_no_request_is_lost(instances: list[Instance]) -> None:
+async def test_no_request_is_lost(instances: list[Fastpath]) -> None:
     balancer, stop = Balancer(*(instance.port for instance in instances)), asyncio.Event()
     found: list[tuple[int, int, bool]] = []
-    async with balancer.listening() as port:
+    async with waiting.running(balancer.run()):
         for instance in instances:
             await balancer.until_serves(instance.port)
-        callers = Callers(port)
+        callers = Callers(balancer)
         running = asyncio.create_task(callers.run(stop), name="callers")
         try:
             for instance in instances:
-                await asyncio.sleep(1)  # of undisturbed service
+                await asyncio.sleep(0.5)  # of undisturbed service
                 taken, left = balancer.taken[instance.port], callers.told_to_leave
-                assert await instance.end() == 0
+                await instance.end()
                 late, told = balancer.taken[instance.port] - taken, callers.told_to_leave - left
                 found.append((late, told, balancer.serves(instance.port)))
                 # the other one answers for both, while asking goes on
-                due = callers.asked
-                await waiting.until(functools.partial(callers.has_sent, due), 30)
+                await waiting.until(functools.partial(callers.has_sent, callers.asked), 30)
                 await instance.start()
                 await balancer.until_serves(instance.port)
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
         finally:
             stop.set()
             await running

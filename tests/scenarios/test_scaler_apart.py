@@ -10,26 +10,20 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.slices import COUNT
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support import rendered
 from tests.support.adapter import RunningAdapter
+from tests.support.owners import are_shared
 from tests.support.rendered import MANIFESTS, Rights, Want
 from tests.support.tools import free_port
 from tests.support.waiting import until
-from tests.world.workloads import BOOSTED, HOME, LIMITS, NAMESPACE, OWN, STANDIN_FLAGS
+from tests.world.workloads import BOOSTED, HASTY, HOME, LIMITS, NAMESPACE, OWN, STANDIN_FLAGS
 from tests.world.world import World, scaling
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT = 40.0
-HASTY = (
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
-)
 USERS = {"token-of-the-scaler": "fastpath-scaler", "token-of-the-server": "fastpath"}
 FLOOR = (
     f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/"
@@ -134,39 +128,21 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
 async def test_a_scaler_reads_the_objects_of_a_slice_when_it_takes_that(tmp_path: Path, world: World) -> None:
     """It reads everything once, and of what it takes later the namespaces. The owner of the slice ends."""
     account = kubeconfig(world.sandbox, tmp_path, "fastpath-scaler")
-    lease = slices.name_of("fastpath-scaler", slices.slice_of(NAMESPACE))
-
-    def holders(part: str) -> list[str]:
-        leases = world.sandbox.list("Lease", HOME)
-        return [
-            identity
-            for each in leases
-            if part in each["metadata"]["name"] and (identity := each["spec"].get("holderIdentity"))
-        ]
-
-    def listed() -> set[str]:
-        ours = [each for each in world.sandbox.requests if each.user == "fastpath-scaler"]
-        return {each.resource for each in ours if each.verb == "list" and each.namespace == NAMESPACE}
-
-    async with contextlib.AsyncExitStack() as stack:
-        members: dict[str, contextlib.AsyncExitStack] = {}
-
-        def has_share(member: str) -> bool:
-            return holders("-slice-").count(member) >= COUNT // len(members)
-
-        for number in range(3):
-            member = await stack.enter_async_context(contextlib.AsyncExitStack())
-            scaler = scaling(world, tmp_path / str(number), account, *HASTY)
-            await member.enter_async_context(scaler)
-            await until(lambda: len(holders("-member-")) == len(members) + 1, WAIT)
-            (new,) = set(holders("-member-")) - members.keys()
-            members[new] = member
-            await until(lambda: all(map(has_share, members)), WAIT)
-        (owner,) = holders(lease)
-        await members[owner].aclose()
-        await until(lambda: holders(lease) not in ([], [owner]), WAIT)
+    leases = world.seen["leases"]
+    async with (
+        scaling(world, tmp_path / "1", account, *HASTY) as first,
+        scaling(world, tmp_path / "2", account, *HASTY) as second,
+        scaling(world, tmp_path / "3", account, *HASTY) as third,
+    ):
+        await world.run(lambda: are_shared(leases.values(), 3))
+        page = f"/debug/fastpath/autoscalers/{NAMESPACE}/{OWN}"
+        (owner,) = [each for each in (first, second, third) if "target" in (await each.get(page))[1]]
+        world.sandbox.requests.clear()
+        await owner.end()
+        await world.run(lambda: are_shared(leases.values(), 2))
         world.begin()
-        await until(lambda: world.replicas(BOOSTED) == 6 and world.replicas(OWN) == 6, WAIT)
+        await world.run(lambda: world.replicas(BOOSTED) == world.replicas(OWN) == 6)
+    ours = [each for each in world.sandbox.requests if each.user == "fastpath-scaler"]
+    listed = {each.resource for each in ours if each.verb == "list" and each.namespace == NAMESPACE}
     kinds = {"pods", "deployments", "fastpathautoscalers", "horizontalpodautoscalers", "fastpathschedules"}
-    assert listed() <= kinds
-    assert listed() >= {"pods", "fastpathautoscalers", "horizontalpodautoscalers"}
+    assert {"pods", "fastpathautoscalers", "horizontalpodautoscalers"} <= listed <= kinds

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -91,38 +91,6 @@ class RunningAdapter:
         text = (await self.get("/metrics")).body
         lines = (line.rpartition(" ") for line in text.splitlines() if line.startswith(name))
         return {series: float(value) for series, _, value in lines}
-
-
-class Caller(NamedTuple):
-    """A connection of its own, good for one question, which the caller may leave."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    headers: Mapping[str, str]
-
-    @classmethod
-    async def connect(cls, adapter: RunningAdapter) -> Self:
-        port = int(adapter.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=adapter.context)
-        return cls(reader, writer, adapter.headers)
-
-    def certificate(self) -> bytes:
-        """Return the certificate that the adapter has shown, in DER."""
-        shown: bytes = self.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        return shown
-
-    def ask(self, path: str) -> None:
-        lines = [f"GET {path} HTTP/1.1", "Host: x", "Connection: close"]
-        lines += [f"{name}: {value}" for name, value in self.headers.items()]
-        self.writer.write("\r\n".join([*lines, "", ""]).encode())
-
-    async def answer(self) -> Answer:
-        head, _, body = (await self.reader.read()).partition(b"\r\n\r\n")
-        is_json = b"application/json" in head
-        return Answer(int(head.split()[1]), json.loads(body) if is_json else body.decode())
-
-    def leave(self) -> None:
-        self.writer.transport.abort()
 
 
 class RunningScaler:

@@ -20,27 +20,14 @@ Behaviour = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class FaultyPrometheus(Prometheus):
-    """Answers as the sandbox's, except on the paths in `behaviours`.
-
-    `under_way` counts queries that wait for their answer, `most_under_way` is the highest it was.
-    """
+    """Answers as the sandbox's, except on the paths in `behaviours`."""
 
     def __init__(self, series: SeriesSet, now: Callable[[], float]) -> None:
         super().__init__(series, now)
         self.behaviours: dict[str, Behaviour] = {}
-        self.under_way = 0
-        self.most_under_way = 0
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        behaviour = self.behaviours.get(request.path, super()._handle)
-        if request.path != QUERY:
-            return await behaviour(request)
-        self.under_way += 1
-        self.most_under_way = max(self.most_under_way, self.under_way)
-        try:
-            return await behaviour(request)
-        finally:
-            self.under_way -= 1
+        return await self.behaviours.get(request.path, super()._handle)(request)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer as usual; for behaviours that do so in the end."""
@@ -49,11 +36,6 @@ class FaultyPrometheus(Prometheus):
     def queries(self) -> int:
         """Return how many queries were answered as usual."""
         return sum(asked.path == QUERY for asked in self.requests)
-
-
-async def hang(_: web.BaseRequest) -> web.StreamResponse:
-    await asyncio.Event().wait()
-    raise AssertionError("nothing sets the event")
 
 
 def reply(status: int, body: str | bytes, content_type: str = "application/json") -> Behaviour:
@@ -109,17 +91,3 @@ async def announce_huge(request: web.BaseRequest) -> web.StreamResponse:
     await response.write(b'{"status":"success","data":{"resultType":"vector","result":[')
     await asyncio.Event().wait()
     return response
-
-
-def pour(element: bytes) -> Behaviour:
-    """Send elements of a vector without end and without saying how many."""
-
-    async def behave(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
-        await response.write(b'{"status":"success","data":{"resultType":"vector","result":[' + element)
-        block = (b"," + element) * (256 * 1024 // len(element))
-        while True:
-            await response.write(block)
-
-    return behave

@@ -14,7 +14,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter
-from tests.e2e.clusters import ClusterUnderTest, Document
+from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.workloads import CLOCK, PERIOD, SETTINGS
 
 _LONG_AGO = "2020-01-01T00:00:00Z"

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from fastpath_sandbox.prometheus import series as exporter
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
-from tests.e2e.aggregation import RESOURCE_RULES
+from tests.world.aggregation import RESOURCE_RULES
 from tests.world.workloads import CLOCK, CORES, UNIT, Load, Workload
 
 SCRAPE = 0.2
@@ -117,6 +117,18 @@ class Loads:
         self.free.append(address)
         for each in series:
             self.series.remove(each)
+
+    def lose(self, *pods: str) -> None:
+        """Let Prometheus have no values of pods any more."""
+        for pod in pods:
+            for each in self._shown[pod][1]:
+                self.series.remove(each)
+
+    def regain(self, *pods: str) -> None:
+        """Let it have values of pods again."""
+        for pod in pods:
+            for each in self._shown[pod][1]:
+                self.series.add(each)
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:

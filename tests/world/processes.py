@@ -24,8 +24,8 @@ from yarl import URL
 
 from adapter.model.autoscaling import boost as model
 from fastpath_sandbox.listener import Listener
-from tests.e2e.clusters import Config
 from tests.support import tools
+from tests.support.adapter import Reachable
 from tests.support.processor import limited
 from tests.support.scalewrites import Audit, Place
 from tests.world.workloads import CLOCK, HOME, RATIOS
@@ -42,26 +42,43 @@ class _Answer(NamedTuple):
 
 
 class Fastpath:
-    """A `fastpath serve` process until the block ends. `start` may be called again after its end.
+    """A process of `fastpath serve`, or of `fastpath scale` with its local pages, until the block ends.
 
-    Its log is shown when the block fails.
+    `start` may be called again after its end. Its log is shown when the block fails. `modules` is a folder of
+    modules that come first, such as a `sitecustomize`.
     """
 
-    def __init__(self, account: Config, directory: Path, *arguments: str, pod: str) -> None:
+    def __init__(
+        self,
+        account: Reachable,
+        directory: Path,
+        *arguments: str,
+        pod: str,
+        command: str = "serve",
+        home: str = HOME,
+        modules: Path = ROOT,
+    ) -> None:
         self.port = tools.free_port()
         self.pod = pod
         self.process: asyncio.subprocess.Process | None = None
         self._file = directory / f"{pod}.log"
-        kubeconfig = account.kubeconfig(directory / "fastpath.kubeconfig")
-        self._arguments = (
+        self._home = home
+        self._modules = modules
+        kubeconfig = account.kubeconfig(directory / f"{pod}.kubeconfig")
+        serving = (
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--cert-dir={directory / pod}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+        )
+        self._scheme = "https" if command == "serve" else "http"
+        self._arguments = (
+            command,
+            *(serving if command == "serve" else [f"--local-address=127.0.0.1:{self.port}"]),
             f"--config={directory / 'rules.yaml'}",
             "--scrape-pod-cidrs=127.0.0.0/8",
             f"--lister-kubeconfig={kubeconfig}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
             *arguments,
         )
 
@@ -82,29 +99,36 @@ class Fastpath:
 
     async def start(self) -> None:
         """Start it and return when it is ready."""
-        environment = {"POD_NAME": self.pod, "POD_NAMESPACE": HOME, "PYTHONPATH": str(ROOT)}
+        path = f"{self._modules}:{ROOT}"
+        environment = {"POD_NAME": self.pod, "POD_NAMESPACE": self._home, "PYTHONPATH": path}
         with self._file.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "adapter", "serve", *self._arguments),
+                *(sys.executable, "-m", "adapter", *self._arguments),
                 stdout=log,
                 stderr=log,
                 env=os.environ | environment,
             )
-        async with limited(_START_SECONDS), aiohttp.ClientSession() as session:
+        async with limited(_START_SECONDS):
             while self.process.returncode is None:
                 with contextlib.suppress(aiohttp.ClientError):
-                    url = f"https://127.0.0.1:{self.port}/readyz"
-                    async with session.get(url, ssl=False) as response:
-                        if response.status == 200:
-                            return
+                    if (await self.get("/readyz"))[0] == 200:
+                        return
                 await asyncio.sleep(0.05)
         raise AssertionError(f"{self.pod} did not start:\n{self.log}")
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Return status and content of a page for which no right is needed."""
+        url = f"{self._scheme}://127.0.0.1:{self.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as response:
+            is_json = response.content_type == "application/json"
+            return response.status, await response.json() if is_json else await response.text()
 
     async def end(self, by: signal.Signals = signal.SIGTERM) -> None:
         """End it and wait for that; nothing happens when it does not run."""
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(by)
-            await self.process.wait()
+            self.process.send_signal(signal.SIGCONT)  # a story may have stopped it
+            assert await self.process.wait() in {0, -signal.SIGKILL}, self.log
 
     @property
     def log(self) -> str:

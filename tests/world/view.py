@@ -8,22 +8,28 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from typing import Self
+from typing import NamedTuple, Self
 
 import aiohttp
 
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
-from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.support.naive import MANAGER
 from tests.support.scalewrites import Audit, Place
 from tests.world import controllers, watching
+from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.loads import Loads
 from tests.world.workloads import CLOCK, HOLD, HOME
 
 WAIT = 90.0
 STARTUP = 0.3
 """Seconds until a pod is ready."""
+
+
+class Condition(NamedTuple):
+    status: str
+    reason: str
+    message: str
 
 
 class View(Loads):
@@ -61,10 +67,17 @@ class View(Loads):
         """Return the autoscaler of a name, of either kind."""
         return self.seen["horizontalpodautoscalers"].get(name) or self.seen[PLURAL].get(name) or {}
 
+    def condition(self, name: str, kind: str) -> Condition:
+        """Return a condition of an autoscaler or a schedule; status "" while it has none of the kind."""
+        of = self.autoscaler(name) or self.seen["fastpathschedules"].get(name) or {}
+        for each in of.get("status", {}).get("conditions") or ():
+            if each["type"] == kind:
+                return Condition(each["status"], each["reason"], each["message"])
+        return Condition("", "", "")
+
     def is_active(self, name: str) -> bool:
         """Tell whether the metrics of an autoscaler are read."""
-        conditions = self.autoscaler(name).get("status", {}).get("conditions") or ()
-        return any((each["type"], each["status"]) == ("ScalingActive", "True") for each in conditions)
+        return self.condition(name, "ScalingActive").status == "True"
 
     def is_right(self, name: str) -> bool:
         """Tell whether a count is within tolerance of what the load needs."""
@@ -155,12 +168,13 @@ class View(Loads):
 
     def _saw_pod(self, kind: str, document: Document) -> None:
         name, status = document["metadata"]["name"], document["status"]
+        app = document["metadata"].get("labels", {}).get("app", "")
         if kind == "DELETED" or "deletionTimestamp" in document["metadata"]:
             self._starting.pop(name, None)
             self.pod_ends(name)
-        elif kind == "ADDED" and not status.get("podIP"):
+        elif kind == "ADDED" and not status.get("podIP") and app in self.workloads:
             seconds = self.startup if isinstance(self.startup, int | float) else self.startup()
-            self._starting[name] = CLOCK.monotonic() + seconds, document["metadata"]["labels"]["app"]
+            self._starting[name] = CLOCK.monotonic() + seconds, app
 
     async def _start_pods(self) -> None:
         """Do what kubelets do once containers run: pods take their share at that moment."""

@@ -16,8 +16,8 @@ import aiohttp
 import yaml
 
 from adapter.model.autoscaling import floor as floors
-from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.support.scalewrites import Audit
+from tests.world.clusters import ClusterUnderTest, Document
 
 PAUSE = 0.2
 """Seconds before the next attempt."""
@@ -83,7 +83,9 @@ async def follow(
     """
     known: dict[str, Document] = {}
     while True:
-        version = await _list(session, path, known, see, parameters)
+        version = ""
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            version = await _list(session, path, known, see, parameters)
         while version:
             version = await _watch(session, path, known, see, parameters | {"resourceVersion": version})
         await asyncio.sleep(PAUSE)
@@ -97,6 +99,8 @@ async def _list(
     parameters: dict[str, str],
 ) -> str:
     async with session.get(path, params=parameters) as response:
+        if response.status >= 500:  # it starts
+            return ""
         assert response.status == 200, await response.text()
         found = await response.json()
     kind = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
@@ -146,7 +150,7 @@ async def _watch(
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[Document]:
     """Yield what comes until the watch ends, or is cut."""
     rest = b""
-    with contextlib.suppress(aiohttp.ClientPayloadError):
+    with contextlib.suppress(aiohttp.ClientPayloadError, aiohttp.ClientConnectionError):
         async for piece in response.content.iter_any():
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:

@@ -48,6 +48,12 @@ STANDIN_FLAGS = (
     "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
 )
 """Those of Fastpath that have to be the same as SETTINGS."""
+HASTY = (
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+)
+"""Flags for short leases."""
 CORES = 0.005
 """What one of a load costs; a pod asks for 0.1, so that its share is half of what it asked for."""
 
@@ -65,6 +71,11 @@ Load = Callable[[float], float]
 def step(low: float = LOW, high: float = HIGH) -> Load:
     """Return a load that is high from its beginning on."""
     return lambda after: low if after < 0 else high
+
+
+def level(pods: int) -> Load:
+    """Return a load that needs so many pods."""
+    return lambda _: max(0.0, pods - 0.5) * UNIT
 
 
 def spike(width: float = 2.0) -> Load:
@@ -124,6 +135,8 @@ METRICS: dict[str, Callable[[str], list[Document]]] = {
 HEARD_AT_ONCE = ("object-value", "external-value")
 """The kinds that rest on RATIOS alone."""
 
+AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+"""The behavior of an autoscaler that shrinks without waiting."""
 BEHAVIOR = {
     "scaleUp": {
         "policies": [
@@ -190,6 +203,12 @@ class Workload:
             },
         }
 
+    def second(self, *, own: bool) -> Document:
+        """Return another autoscaler of the same Deployment, of ours or an HPA."""
+        twin = Workload(self.name, self.metrics, self.load, "", {}, own=own).autoscaler()
+        twin["metadata"]["name"] = f"second-{self.name}"
+        return twin
+
     def deployment(self) -> Document:
         """Return the Deployment; its container is named as it is and asks for cpu."""
         made: Document = deployment(self.name, replicas=self.replicas)
@@ -204,7 +223,7 @@ def handshake(name: str, way: str) -> Document:
     return plain
 
 
-def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list[Workload]:
+def fleet(count: int, *, boosted: bool = True, prefix: str = "web") -> list[Workload]:
     """Return so many workloads: metric kinds and load shapes in turn, and both forms of the handshake.
 
     A third of them has no behavior: the native controller uses its legacy algorithm there.

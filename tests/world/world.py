@@ -15,22 +15,22 @@ from typing import Any
 import aiohttp
 import yaml
 
+from adapter.model.clock import Clock
 from adapter.server import tls
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.native_hpa import Adapter
-from fastpath_sandbox.prometheus.server import Prometheus
 from scripts.generate import crd, crd_schedules
-from tests.e2e import aggregation, oracle
-from tests.e2e.aggregation import SERVICE, FrontedControlPlane, FrontedSandbox
-from tests.e2e.clusters import ClusterUnderTest, Document, SandboxBackend
 from tests.support import adapter, rendered
-from tests.support.adapter import RunningScaler
+from tests.support.adapter import RunningAdapter, RunningScaler
+from tests.support.faulty import FaultyPrometheus
 from tests.support.kubectl import Kubectl
 from tests.support.naive import MANAGER
 from tests.support.processor import limited
 from tests.support.scalewrites import BOOSTER
 from tests.support.waiting import until
-from tests.world import controllers, watching
+from tests.world import aggregation, controllers, oracle, watching
+from tests.world.aggregation import SERVICE, FrontedControlPlane, FrontedSandbox
+from tests.world.clusters import ClusterUnderTest, Config, Document, SandboxBackend
 from tests.world.processes import Fastpath, Front
 from tests.world.view import WAIT, View
 from tests.world.workloads import (
@@ -57,7 +57,7 @@ class World(View):
     """Workloads of one namespace, and what happens to them."""
 
     front: Front
-    prometheus: Prometheus
+    prometheus: FaultyPrometheus
 
     def __init__(self, cluster: ClusterUnderTest, session: aiohttp.ClientSession) -> None:
         super().__init__(cluster, session)
@@ -152,6 +152,33 @@ class World(View):
             asked = Adapter(front.url, backend.authority.file, token)
             await self.running.enter_async_context(controllers.autoscaling(self.cluster, asked))
 
+    async def admit_scaler(self, *components: str) -> Config:
+        """Return the account of a scaler with the rights of manifests and components."""
+        backend = self.cluster.backend
+        if not isinstance(backend, FrontedSandbox | FrontedControlPlane):
+            return self.cluster.admin
+        folder = rendered.write_overlay(self.directory / "scaler-overlay", ("scaler", *components))
+        objects = await asyncio.to_thread(rendered.render, folder)
+        return await backend.admit(self.cluster, objects, "fastpath-scaler", HOME)
+
+    async def scaler(
+        self,
+        *arguments: str,
+        pod: str = "scaler-0",
+        account: Config | None = None,
+        rules: str = "",
+        **how: Any,
+    ) -> Fastpath:
+        """Run `fastpath scale` until the story ends."""
+        await self.create()
+        account = account or await self.admit_scaler()
+        folder = self.directory / pod
+        folder.mkdir(exist_ok=True)
+        (folder / "rules.yaml").write_text(rules or self.rules)
+        flags = (f"--prometheus-url={self.prometheus.url}", *STANDIN_FLAGS, *arguments)
+        running = Fastpath(account, folder, *flags, pod=pod, command="scale", **how)
+        return await self.running.enter_async_context(running)
+
     async def run(self, condition: Callable[[], object], seconds: float = WAIT) -> None:
         """Create what is declared, and go on until a condition holds."""
         await self.create()
@@ -218,7 +245,7 @@ async def opened(cluster: ClusterUnderTest) -> AsyncIterator[World]:
         session = await stack.enter_async_context(watching.connect(cluster))
         world = World(cluster, session)
         await stack.enter_async_context(world.listening())
-        world.prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
+        world.prometheus = await stack.enter_async_context(FaultyPrometheus(world.series, now=CLOCK.wall))
         if sandbox is None:
             await cluster.kubectl(
                 "apply", "--validate=false", *(f"--filename={path}" for path in DEFINITIONS)
@@ -240,14 +267,23 @@ async def opened(cluster: ClusterUnderTest) -> AsyncIterator[World]:
 
 
 @contextlib.asynccontextmanager
-async def sandboxed(directory: Path) -> AsyncIterator[World]:
-    """Run an empty world on a sandbox of its own, in NAMESPACE, without TLS and aggregation."""
+async def sandboxed(directory: Path, namespace: str = NAMESPACE) -> AsyncIterator[World]:
+    """Run an empty world on a sandbox of its own, without TLS and aggregation."""
     async with Cluster(now=CLOCK.wall) as sandbox:
         cluster = ClusterUnderTest(SandboxBackend(sandbox), Kubectl(directory), directory)
-        cluster.namespace = NAMESPACE
+        cluster.namespace = namespace
         await cluster.open()
         async with opened(cluster) as world:
             yield world
+
+
+def serving(
+    world: World, directory: Path, *flags: str, rules: str = "", clock: Clock | None = None
+) -> contextlib.AbstractAsyncContextManager[RunningAdapter]:
+    """Run the metrics APIs in this process, with the scaler if the flags say so."""
+    (directory / "rules.yaml").write_text(rules or world.rules)
+    flags = (*STANDIN_FLAGS, "--local-address=", "--scrape-pod-cidrs=127.0.0.0/8", *flags)
+    return adapter.running(directory, world.sandbox, world.prometheus.url, *flags, clock=clock)
 
 
 def scaling(
@@ -256,5 +292,5 @@ def scaling(
     """Run a scaler in this process, in a folder that is made if need be."""
     directory.mkdir(exist_ok=True)
     account = kubeconfig or world.sandbox.kubeconfig(directory / "kubeconfig")
-    flags = (*STANDIN_FLAGS, *flags)
+    flags = (*STANDIN_FLAGS, "--scrape-pod-cidrs=127.0.0.0/8", *flags)
     return adapter.running_scaler(directory, world.rules, world.prometheus.url, account, *flags)

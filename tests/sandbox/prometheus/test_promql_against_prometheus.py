@@ -196,6 +196,7 @@ async def test_times_are_read_alike(real: PrometheusServer, time: str) -> None:
         ("/api/v1/series", {}),
         ("/api/v1/series", {"match[]": ["temp"], "start": "x"}),
         ("/api/v1/query", {"query": "1", "timeout": "x"}),
+        ("/api/v1/query", {"query": "1", "timeout": "", "time": "10"}),
         ("/api/v1/query", {"query": "1", "timeout": "1m30s", "time": "10"}),
     ],
 )

@@ -21,9 +21,6 @@ from yarl import URL
 from adapter.server import tls
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
-from tests.e2e.controlplane import ControlPlane, write_kubeconfig
-from tests.e2e.frontproxy import FrontProxy
 from tests.support import certificates, rendered
 from tests.support.adapter import RunningAdapter
 from tests.support.certificates import Signer
@@ -32,7 +29,9 @@ from tests.support.mount import Mount
 from tests.support.processor import limited
 from tests.support.rendered import Objects, Want
 from tests.support.tls import Authority
-from tests.world import controllers
+from tests.world.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
+from tests.world.controlplane import ControlPlane, write_kubeconfig
+from tests.world.frontproxy import FrontProxy
 
 NAMESPACE = SERVICE = "fastpath"
 SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"
@@ -121,10 +120,6 @@ class FrontedBackend(Backend, Protocol):
         """Return when the cluster finds the server behind each of these APIServices."""
         ...
 
-    def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Give Deployments their pods until the end of the block."""
-        ...
-
 
 class FrontedSandbox(SandboxBackend):
     """A sandbox over TLS, whose users have tokens; it authorizes them by rules such as roles have."""
@@ -175,9 +170,6 @@ class FrontedSandbox(SandboxBackend):
     ) -> None:
         for name in group_versions:  # asked for each time: there is nothing to wait for
             await cluster.kubectl("get", "--raw", path_of(name))
-
-    def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return controllers.workloads(self.sandbox, startup=0.3)
 
     def _write(self, path: Path, token: str) -> Path:
         return write_kubeconfig(path, self.sandbox.url, self.authority.file, {"token": token})
@@ -261,9 +253,6 @@ class FrontedControlPlane(RealBackend):
             described = json.loads(await cluster.kubectl("get", name, "-o", "json"))
             conditions = {each["type"]: each for each in described["status"]["conditions"]}
             assert conditions["Available"]["reason"] == "Passed", conditions
-
-    def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return contextlib.nullcontext()  # its controllers do
 
 
 class Registered:

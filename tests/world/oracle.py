@@ -20,8 +20,8 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client import ApiClient, ApiException, Configuration
 
 from adapter.model.autoscaling import fastpath_autoscaler
-from tests.e2e import aggregation
-from tests.e2e.clusters import ClusterUnderTest, Document
+from tests.world import aggregation
+from tests.world.clusters import ClusterUnderTest, Document
 
 GROUP, VERSION = fastpath_autoscaler.GROUP, "v1alpha1"
 

@@ -7,7 +7,7 @@ one.
 
 from pathlib import Path
 
-from tests.support.certificates import Identity, Signer
+from tests.support.certificates import Signer
 
 NAME = "front-proxy-client"
 """The common name that may speak for others, as kubeadm has it."""
@@ -38,7 +38,3 @@ class FrontProxy:
         """Show a certificate of this authority from now on."""
         self.signer = signer
         signer.issue(NAME).write(self._directory).replace(self.identity)
-
-    def another(self) -> Identity:
-        """Return a certificate as good as the one shown."""
-        return self.signer.issue(NAME)

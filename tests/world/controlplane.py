@@ -23,9 +23,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.e2e.frontproxy import NAME, FrontProxy
 from tests.support.processor import Limit
 from tests.support.tls import Authority
+from tests.world.frontproxy import NAME, FrontProxy
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 """Names the folder with kube-apiserver, etcd and kubectl; `setup-envtest use -p path` prints one.

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from adapter.model.clock import Clock
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.e2e.controlplane import ControlPlane
 from tests.support import adapter as support
 from tests.support.adapter import RunningAdapter
 from tests.support.kubectl import TOKEN, Finished, Kubectl
 from tests.support.processor import limited
+from tests.world.controlplane import ControlPlane
 
 WIDGETS = "widgets.e2e.fastpath.io"
 _GROUP, _PLURAL = WIDGETS.partition(".")[2], WIDGETS.partition(".")[0]
