@@ -19,14 +19,13 @@ from tests.support.tls import Authority
 from tests.world import controlplane
 from tests.world.aggregation import NAMESPACE, FrontedControlPlane, apply
 from tests.world.clusters import ClusterUnderTest
-from tests.world.controlplane import ControlPlane
 from tests.world.frontproxy import NAME
 
 FLOORS = "v1beta1.external.metrics.k8s.io"
 
 
 class Opened(NamedTuple):
-    plane: ControlPlane
+    plane: controlplane.ControlPlane
     backend: FrontedControlPlane
     cluster: ClusterUnderTest
 
@@ -42,7 +41,7 @@ def find_assets() -> Path:
 @contextlib.asynccontextmanager
 async def opened(stage: Stage, assets: Path, period: float = 1.0) -> AsyncIterator[Opened]:
     """Run a control plane with Fastpath's kinds; its HPA controller looks every `period` seconds."""
-    plane = ControlPlane(assets, stage.directory, Authority(stage.directory), period)
+    plane = controlplane.ControlPlane(assets, stage.directory, Authority(stage.directory), period)
     await asyncio.to_thread(plane.__enter__)
     try:
         backend = FrontedControlPlane(plane)
