@@ -8,23 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded, removal
+from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.history import History, queued
-from adapter.autoscaler.decide.history import Recommendation as Wish
-from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Settings, Unavailable
-from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.support.controller import QUEUE, fpa
-from tests.support.scaling import NOW, pods
+from tests.autoscaler.decide.synced import SyncedScaler
+from tests.support.scaling import NOW, remembered
 
 
 def pod(name: str, **facts: Any) -> WatchedPod:
@@ -153,11 +147,10 @@ AHEAD = 16 * SECOND
 def decide(wanted: int | None, *wishes: tuple[int, int], current: int = 10) -> Decision:
     """Return a decision for a boosted HPA with a window of a minute; `wishes` are counts and ages in s."""
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
-    spec = prepare(fastpath_autoscaler.with_defaults(fpa(QUEUE, behavior=behavior)), Settings())
-    history = History(queued(Wish(count, NOW - age * SECOND) for count, age in wishes))
-    reading = Unavailable("NoMetrics", "none") if wanted is None else ExternalReading([wanted * 1000])
-    seen = Observation(current, current, "app=web", pods(current), [reading])
-    return guarded.decide(spec, seen, Memory(history=history), NOW, Constraints(BOOST, boost=Boost(BOOST)))
+    boosted = Constraints(BOOST, boost=Boost(BOOST))
+    scaler = SyncedScaler(current, constraints=boosted, behavior=behavior)
+    scaler.change(history=remembered(*wishes))
+    return scaler.decide(wanted, after=0)
 
 
 @pytest.mark.parametrize(
