@@ -14,6 +14,7 @@ from fastpath_tools.doctor.hops import Facts
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import AnswerFacts, MetricFacts, TargetFacts, Unread
 from fastpath_tools.ui import hpa_view
+from tests.support.answers import answers
 from tests.support.autoscaler_views import NOW, at, history, point
 from tests.tools.doctor.test_diagnosis import LOAD, facts, load
 
@@ -22,7 +23,6 @@ QUEUE: dict[str, Any] = {
     "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}},
 }
 REST = LOAD | {"pods": LOAD["pods"] | {"metric": {"name": "rest"}}}
-TARGET_60 = {"type": "AverageValue", "averageValue": "60"}
 MEASURED = [{"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": "15"}}}]
 
 
@@ -64,50 +64,18 @@ ACTIVE = ("ScalingActive", "True", "ValidMetricFound")
 HELD = ("AbleToScale", "True", "ScaleDownStabilized")
 
 
-@pytest.mark.parametrize(
-    ("conditions", "restraint"),
-    [
-        ((), None),
-        ((ABLE, ACTIVE), Restraint.FOLLOWS),
-        ((ABLE, ("ScalingActive", "False", "ScalingDisabled")), Restraint.DISABLED),
-        ((ABLE, ("ScalingActive", "False", "FailedGetPodsMetric")), Restraint.ABSENT),
-        ((("AbleToScale", "False", "FailedGetScale"), ACTIVE), Restraint.FAILED),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "TooManyReplicas")), Restraint.HIGHEST),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "TooFewReplicas")), Restraint.LOWEST),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "ScaleUpLimit")), Restraint.LIMITED),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "ScaleDownLimit")), Restraint.LIMITED),
-        ((HELD, ACTIVE, ("ScalingLimited", "False", "DesiredWithinRange")), Restraint.HELD),
-        ((("AbleToScale", "True", "ScaleUpStabilized"), ACTIVE), Restraint.HELD),
-    ],
-    ids=str,
-)
-def test_what_the_conditions_say(
-    conditions: tuple[tuple[str, str, str], ...], restraint: Restraint | None
-) -> None:
+@pytest.mark.parametrize(("conditions", "restraint"), answers("ui/hpa_view", "conditions"))
+def test_what_the_conditions_say(conditions: list[tuple[str, str, str]], restraint: str | None) -> None:
     last = build(facts_of(*conditions)).last
     assert last is not None
-    assert last.limited_by == ("" if restraint is None else restraint.value)
+    assert last.limited_by == (restraint or "")
 
 
-@pytest.mark.parametrize(
-    ("spec", "restraint"),
-    [
-        (
-            {"minReplicas": 4, "metrics": [LOAD | {"pods": LOAD["pods"] | {"target": TARGET_60}}]},
-            Restraint.LOWEST,
-        ),
-        (
-            {"minReplicas": 3, "metrics": [LOAD | {"pods": LOAD["pods"] | {"target": TARGET_60}}]},
-            Restraint.FOLLOWS,
-        ),
-        ({"maxReplicas": 4}, Restraint.HIGHEST),
-        ({"maxReplicas": 5}, Restraint.FOLLOWS),
-    ],
-)
-def test_a_bound_that_no_condition_reports_yet(spec: dict[str, Any], restraint: Restraint) -> None:
+@pytest.mark.parametrize(("spec", "restraint"), answers("ui/hpa_view", "bounds"))
+def test_a_bound_that_no_condition_reports_yet(spec: dict[str, Any], restraint: str) -> None:
     last = build(with_own_metrics(facts_of(ABLE, ACTIVE, spec=spec))).last
     assert last is not None
-    assert last.limited_by == restraint.value
+    assert last.limited_by == restraint
 
 
 def test_tolerance_is_that_of_the_spec() -> None:
