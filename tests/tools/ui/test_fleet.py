@@ -18,7 +18,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
-from fastpath_tools.ui.fleet import ANY, Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet import Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
 from tests.support import autoscaler_views, doctor
 from tests.support.answers import answers
 
@@ -140,56 +140,11 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-@pytest.mark.parametrize(
-    ("autoscaler", "changes"),
-    [
-        pytest.param(hpa(), {"replicas": 0, "desired": 0}, id="well"),
-        pytest.param(hpa(currentReplicas=3, desiredReplicas=5), {"replicas": 3, "desired": 5}, id="counts"),
-        pytest.param(
-            hpa([condition("ScalingLimited", "True", "TooManyReplicas")]), {"is_capped": True}, id="maximum"
-        ),
-        pytest.param(hpa([condition("ScalingLimited", "True", "TooFewReplicas")]), {}, id="minimum"),
-        pytest.param(hpa([condition("ScalingLimited", "False", "TooManyReplicas")]), {}, id="no longer"),
-        pytest.param(
-            hpa([condition("ScalingActive", "False", "FailedGetPodsMetric", "no value")]),
-            {"fault": "FailedGetPodsMetric: no value", "replicas": None},
-            id="inactive",
-        ),
-        pytest.param(
-            hpa(
-                [
-                    condition("AbleToScale", "False", "FailedGetScale", "gone"),
-                    condition("ScalingActive", "False"),
-                ]
-            ),
-            {"fault": "FailedGetScale: gone", "replicas": None},
-            id="unable",
-        ),
-        pytest.param(hpa([condition("ScalingActive", "False", "ScalingDisabled")]), {}, id="at zero by wish"),
-        pytest.param(
-            hpa([]),
-            {"fault": "the HPA controller has not set conditions yet", "replicas": None},
-            id="new",
-        ),
-        pytest.param(
-            hpa([condition("ScalingActive", "False", "ScalingDisabled")], currentMetrics=[{"type": ""}]),
-            {},
-            id="no values at zero",
-        ),
-        pytest.param(
-            hpa(
-                currentMetrics=[
-                    {"type": ""},
-                    {"type": "Resource", "resource": {"name": "cpu", "current": {}}},
-                ]
-            ),
-            {"overdue": 1},
-            id="a metric without a value",
-        ),
-        pytest.param(hpa(lastScaleTime="1970-01-01T00:01:00Z"), {"last_scale": 60.0}, id="last scale"),
-    ],
-)
-def test_a_line_from_the_status_of_an_hpa(autoscaler: HPA, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("conditions", "status", "changes"), answers("ui/fleet", "statuses"))
+def test_a_line_from_the_status_of_an_hpa(
+    conditions: list[list[str]] | None, status: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    autoscaler = hpa(None if conditions is None else [condition(*each) for each in conditions], **status)
     desired = None if "fault" in changes else 0
     expected = FleetRow(HPA_KIND, "shop", "web", "", 0, desired, 2, 8)
     assert fleet.from_status(autoscaler) == expected._replace(**changes)
@@ -262,23 +217,9 @@ SHOP = PLAIN._replace(is_capped=True, overdue=1)
 MAIL = PLAIN._replace(namespace="mail-eu", name="sender")
 
 
-@pytest.mark.parametrize(
-    ("query", "selected"),
-    [
-        ({}, [SHOP, MAIL]),
-        ({"namespace": " Mail "}, [MAIL]),
-        ({"name": "SEND"}, [MAIL]),
-        ({"namespace": "shop", "name": "send"}, []),
-        ({"problem": ANY}, [SHOP]),
-        ({"problem": "maximum"}, [SHOP]),
-        ({"problem": "slow"}, []),
-        ({"problem": "<script>"}, [SHOP, MAIL]),
-        ({"else": "x"}, [SHOP, MAIL]),
-    ],
-    ids=str,
-)
-def test_what_a_form_selects(query: dict[str, str], selected: list[FleetRow]) -> None:
-    assert FleetFilter.of_query(query).select([SHOP, MAIL]) == selected
+@pytest.mark.parametrize(("query", "selected"), answers("ui/fleet", "forms"))
+def test_what_a_form_selects(query: dict[str, str], selected: list[str]) -> None:
+    assert [row.name for row in FleetFilter.of_query(query).select([SHOP, MAIL])] == selected
 
 
 def test_counts_of_problems() -> None:

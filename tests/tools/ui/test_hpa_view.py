@@ -128,27 +128,13 @@ def test_a_target_that_only_the_controller_may_read_has_the_count_of_the_status(
     assert build(facts_of(ABLE, ACTIVE, target=unread)).target.ready is None
 
 
-@pytest.mark.parametrize(
-    ("points", "spec", "change"),
-    [
-        ((point(-600, 6), point(-240, 3)), {}, (3, at(60))),
-        ((point(-600, 6), point(-240, 1)), {}, (2, at(60))),
-        (
-            (point(-600, 6), point(-60, 3)),
-            {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 90}}},
-            (3, at(30)),
-        ),
-        ((point(-600, 3),), {}, None),
-        ((point(-600, 6),), {}, None),
-        ((point(-600, None),), {}, None),
-    ],
-    ids=["the end", "the minimum", "an own window", "never higher", "still as high", "no demand"],
-)
+@pytest.mark.parametrize(("points", "spec", "change"), answers("ui/hpa_view", "window ends"))
 def test_when_a_stabilization_window_ends(
-    points: Any, spec: dict[str, Any], change: tuple[int, str] | None
+    points: list[tuple[int, int | None]], spec: dict[str, Any], change: tuple[int, int] | None
 ) -> None:
-    change_seen = build(facts_of(HELD, ACTIVE, spec=spec), history(*points)).next
-    assert (change_seen and (change_seen.replicas, change_seen.at)) == change
+    past = history(*(point(*each) for each in points))
+    ends = build(facts_of(HELD, ACTIVE, spec=spec), past).next
+    assert (ends and (ends.replicas, ends.at)) == (change and (change[0], at(change[1])))
 
 
 def test_a_count_that_is_not_written_yet_comes_with_the_next_decision() -> None:
