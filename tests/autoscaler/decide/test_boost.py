@@ -32,6 +32,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadat
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 from adapter.model.timestamps import SECOND, FineInstant, Span
+from tests.support.answers import answers
 from tests.support.scaling import (
     NOW,
     autoscaler,
@@ -151,16 +152,7 @@ def test_only_fresh_values_raise() -> None:
     assert not events, "the HPA controller reports its own metrics"
 
 
-@pytest.mark.parametrize(
-    ("late", "replicas"),
-    [
-        pytest.param(["web-1"], 16, id="of the first cut"),
-        pytest.param(["web-9"], 17, id="left out by it"),
-        pytest.param([], 10, id="all"),
-        pytest.param([f"web-{number}" for number in range(9)], 10, id="all that count"),
-        pytest.param(["web-0"], 16, id="one that the other cut leaves out"),
-    ],
-)
+@pytest.mark.parametrize(("late", "replicas"), answers("decide/boost", "late pods"))
 def test_a_pod_whose_value_is_not_fresh_counts_as_missing(late: Sequence[str], replicas: int) -> None:
     values = {f"web-{number}": 20_000 for number in range(9)} | {"web-0": 10_000}
     read = PodsReading(values, {}, "late", 0, {"web-9": 20_000}, ["web-0"], late)
@@ -373,14 +365,7 @@ def test_a_demotion_ends(boost: Boost, after: int) -> None:
     assert follow(memory, boost, after).demotion is None
 
 
-@pytest.mark.parametrize(
-    ("by", "demotes", "words"),
-    [
-        ("argocd", False, "Stop argocd from writing spec.replicas"),
-        ("argocd", True, "annotations change. Stop argocd from writing"),
-        (NATIVE, True, "reads the metric fastpath_replicas"),
-    ],
-)
+@pytest.mark.parametrize(("by", "demotes", "words"), answers("decide/boost", "reversals"))
 def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool) -> None:
     event = boosting.reversal_event(by, 8, 4, demotes=demotes)
 

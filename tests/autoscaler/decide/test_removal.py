@@ -18,6 +18,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import SyncedScaler
+from tests.support.answers import answers
 from tests.support.scaling import NOW, remembered
 
 
@@ -124,17 +125,7 @@ def test_idle_pods() -> None:
     assert removal.count_active(listed) == 4
 
 
-@pytest.mark.parametrize(
-    ("kind", "labels", "has_one"),
-    [
-        ("Deployment", {}, True),
-        ("ReplicaSet", {}, True),
-        ("ReplicationController", {}, True),
-        ("StatefulSet", {"controller-revision-hash": "a"}, False),
-        ("Rollout", {"rollouts-pod-template-hash": "a"}, True),
-        ("CloneSet", {}, False),
-    ],
-)
+@pytest.mark.parametrize(("kind", "labels", "has_one"), answers("decide/removal", "targets"))
 def test_targets_with_a_replica_set(kind: str, labels: dict[str, str], has_one: bool) -> None:  # noqa: FBT001
     assert removal.has_replica_set(kind, [PodFacts("a", labels=labels)]) is has_one
 
@@ -153,16 +144,7 @@ def decide(wanted: int | None, *wishes: tuple[int, int], current: int = 10) -> D
     return scaler.decide(wanted, after=0)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "wishes", "count"),
-    [
-        pytest.param(4, [(10, 50)], 4, id="the window ends within the sync period"),
-        pytest.param(4, [(10, 40)], 10, id="the window does not end yet"),
-        pytest.param(4, [(10, 50), (7, 10)], 7, id="a lower wish holds longer"),
-        pytest.param(12, [(10, 50)], 10, id="a raise"),
-        pytest.param(None, [(10, 50)], 10, id="without a value nothing is removed"),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "wishes", "count"), answers("decide/removal", "foreseen"))
 def test_foreseen(wanted: int | None, wishes: list[tuple[int, int]], count: int) -> None:
     made = decide(wanted, *wishes)
     assert removal.foresee(made, Boosting(), 10, NOW + AHEAD) == count

@@ -12,6 +12,7 @@ from adapter.autoscaler.decide.observation import OptionState, PodsReading, Unav
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from tests.autoscaler.decide.synced import SyncedScaler, condition
+from tests.support.answers import answers
 from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
 
 CURRENT = 4
@@ -29,17 +30,7 @@ def of(usage: int, overdue: str = "") -> PodsReading:
     return msgspec.structs.replace(reading(*[usage] * CURRENT), overdue=overdue)
 
 
-@pytest.mark.parametrize(
-    ("slow", "faster", "replicas"),
-    [
-        pytest.param(500, 1000, 8, id="the faster one raises alone"),
-        pytest.param(1000, 500, 8, id="the usual one raises as before"),
-        pytest.param(500, 250, 4, id="the faster one does not lower alone"),
-        pytest.param(250, 500, 4, id="nor does the usual one"),
-        pytest.param(250, 125, 2, id="both lower, as far as both agree"),
-        pytest.param(125, 250, 2, id="and the other way round"),
-    ],
-)
+@pytest.mark.parametrize(("slow", "faster", "replicas"), answers("decide/two_readings", "values"))
 def test_the_one_that_asks_for_more_counts(slow: int, faster: int, replicas: int) -> None:
     proposal = propose(of(slow), of(faster))
 
@@ -89,20 +80,11 @@ def boosted(slow: PodsReading, faster: PodsReading) -> int:
     return scaler.decide(msgspec.structs.replace(slow, faster=faster), after=0).replicas
 
 
-@pytest.mark.parametrize(
-    ("slow", "faster", "replicas"),
-    [
-        pytest.param(of(500), of(1000), 8, id="both are fresh"),
-        pytest.param(of(500, "late"), of(1000), 8, id="the usual one is late"),
-        pytest.param(of(500), of(1000, "late"), 4, id="the faster one is late"),
-        pytest.param(of(1000), of(500, "late"), 8, id="the usual one raises beside a late one"),
-        pytest.param(of(500, "late"), of(1000, "late"), 4, id="both are late"),
-    ],
-)
+@pytest.mark.parametrize(("slow", "faster", "replicas"), answers("decide/two_readings", "boosted"))
 def test_a_boosted_hpa_is_raised_by_what_is_fresh(
-    slow: PodsReading, faster: PodsReading, replicas: int
+    slow: tuple[int, str], faster: tuple[int, str], replicas: int
 ) -> None:
-    assert boosted(slow, faster) == replicas
+    assert boosted(of(*slow), of(*faster)) == replicas
 
 
 # -- the condition -------------------------------------------------------------------------------------------
