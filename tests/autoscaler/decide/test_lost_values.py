@@ -24,6 +24,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED
 from adapter.model.timestamps import SECOND
 from fastpath_forecast.simulate import deciders
 from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
+from tests.support.answers import answers
 from tests.support.controller import LIVE
 from tests.support.scaling import (
     NOW,
@@ -130,17 +131,7 @@ def test_pods_are_lost_one_after_the_other(story: SyncedScaler) -> None:
     assert story.at(LATE + 401, values).replicas == 8
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        pytest.param({"deleting": True}, id="being deleted"),
-        pytest.param({"ready": "False"}, id="not Ready"),
-        pytest.param({"ready": None}, id="Ready unknown"),
-        pytest.param({"phase": "Failed"}, id="failed"),
-        pytest.param({"phase": "Succeeded"}, id="completed"),
-        pytest.param(None, id="gone"),
-    ],
-)
+@pytest.mark.parametrize("changed", answers("decide/lost_values", "other pods"))
 def test_other_pods_without_a_value_are_kubernetes_own(changed: dict[str, Any] | None) -> None:
     story, plain = losing(), losing()
     story.at(0, HALF)

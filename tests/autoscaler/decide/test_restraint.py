@@ -43,7 +43,8 @@ def restrained(
     """
     scaler = SyncedScaler(replicas, **spec)
     scaler.manager = "kubectl"
-    within = None if bounds is None else Bounds(**bounds)
+    given: dict[str, Any] = dict(bounds or {})
+    within = Bounds(**given) if given else None
     if legacy:
         scaler.spec = prepare(fpa(QUEUE, **spec), Settings())
     if paused_for:
