@@ -10,8 +10,9 @@ from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized, Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.history import History, ScaleEvent
 from adapter.model.timestamps import SECOND
+from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers
-from tests.support.scaling import NOW, Story, remembered
+from tests.support.scaling import NOW, remembered
 
 WIDE = ReplicaLimits(1, 10**6)
 
@@ -136,9 +137,11 @@ PERCENT_10 = {"type": "Percent", "value": 10, "periodSeconds": 60}
 
 def test_ten_per_cent_or_four_pods_a_minute() -> None:
     """80 pods lose 8, then 8 of 72, and below 40 four a minute, which is more than a tenth then."""
-    story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "policies": [PODS_4, PERCENT_10]}})
+    scaler = SyncedScaler(
+        80, behavior={"scaleDown": {**NOW_DOWN, "policies": [PODS_4, PERCENT_10]}}, maxReplicas=80
+    )
 
-    assert story.follow(0, 720, 60, 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
+    assert scaler.counts(range(0, 721, 60), 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
 
 
 @pytest.mark.parametrize(("facts", "room"), [({}, 4), ({"assumed": True}, 0), ({"inherited": True}, 0)])
