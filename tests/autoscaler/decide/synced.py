@@ -31,7 +31,8 @@ Wish = int | Reading | Mapping[str, int] | None
 class SyncedScaler:
     """What is decided is written at once, and all pods are Ready unless `pods` says otherwise.
 
-    Each decision is compared with the one that is made without the last decision.
+    Each decision is compared with the one that is made without the last decision. A `legacy` one has no
+    `behavior`.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class SyncedScaler:
         replicas: int = 10,
         metrics: Sequence[dict[str, Any]] = QUEUE,
         constraints: Constraints | None = None,
+        *,
+        legacy: bool = False,
         **spec: Any,
     ) -> None:
         scaler = fpa(metrics, **spec)
-        self.spec = prepare(fastpath_autoscaler.with_defaults(scaler), LIVE)
+        self.spec = prepare(scaler if legacy else fastpath_autoscaler.with_defaults(scaler), LIVE)
         self.constraints = constraints or Constraints.of(scaler.spec)
         self.memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas))
         self.replicas, self.manager = replicas, OWN

@@ -184,10 +184,10 @@ def test_a_zero_ends_the_condition() -> None:
     assert told(loop.decide(0, bounds=forecast(12)))["ForecastActive"][0] == "False"
 
 
-@pytest.mark.parametrize("behavior", [{}, None], ids=["with behavior", "without"])
-def test_a_floor_that_falls_at_zero_does_not_wake(behavior: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("legacy", [False, True], ids=["with behavior", "without"])
+def test_a_floor_that_falls_at_zero_does_not_wake(*, legacy: bool) -> None:
     """A write of the scaler may land after it has decided on a later forecast."""
-    loop = scaled(0, minReplicas=0, behavior=behavior)
+    loop = scaled(0, minReplicas=0, legacy=legacy)
     loop.change(lowest=12)
     assert loop.decide(0, bounds=forecast(12)).replicas == 0
     assert loop.decide(0).replicas == 0

@@ -9,15 +9,12 @@ from adapter.autoscaler.decide import foresight
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.foresight import BoundsFrom, Foreseen
-from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler
 from tests.support import thorough
-from tests.support.controller import QUEUE, fpa
 
 LONGEST = 200
 """For how many seconds a sync is made in each: all windows and periods here end sooner."""
@@ -88,9 +85,9 @@ def test_a_change_is_foreseen_in_the_second_in_which_it_comes(
         assert (foreseen[0], came[1] - 1 < foreseen[1] <= came[1]) == (came[0], True)
 
 
-def lowered() -> SyncedScaler:
+def lowered(**spec: Any) -> SyncedScaler:
     """Return one of ten replicas whose load has asked for six for ten seconds."""
-    scaler = SyncedScaler()
+    scaler = SyncedScaler(**spec)
     follow(scaler, 10, 5)
     follow(scaler, 6, 10)
     return scaler
@@ -108,8 +105,7 @@ def test_a_scale_down_waits_for_the_window() -> None:
 
 
 def test_without_behavior_a_recommendation_as_old_as_the_window_still_counts() -> None:
-    scaler = lowered()
-    scaler.spec = prepare(fpa(QUEUE), Settings())
+    scaler = lowered(legacy=True)
 
     assert foresee(scaler, 6) == Foreseen(6, scaler.now + 290 * SECOND + 1)
 

@@ -9,8 +9,6 @@ from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.decide.restraint import Restraint, find_limit, restraint_of
 from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.last_decision import LastDecision
@@ -20,7 +18,6 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers
-from tests.support.controller import QUEUE, fpa
 from tests.support.scaling import NOTHING, NOW
 
 DRAIN = {"prefer": "Idle", "metric": "connections", "drain": {"timeout": "60s"}}
@@ -33,20 +30,17 @@ def restrained(
     before: int | None = None,
     bounds: dict[str, int] | None = None,
     paused_for: int = 0,
-    legacy: bool = False,
     seen: Mapping[str, Any] = NOTHING,
     **spec: Any,
 ) -> tuple[Restraint, Restraint]:
     """Return what keeps the count of a decision, and which limit applies.
 
-    `before` is what the metrics asked for a second earlier; a `legacy` spec has no `behavior`.
+    `before` is what the metrics asked for a second earlier.
     """
     scaler = SyncedScaler(replicas, **spec)
     scaler.manager = "kubectl"
     given: dict[str, Any] = dict(bounds or {})
     within = Bounds(**given) if given else None
-    if legacy:
-        scaler.spec = prepare(fpa(QUEUE, **spec), Settings())
     if paused_for:
         scaler.change(conflicts=ConflictState(known=replicas, paused_until=NOW + paused_for * SECOND))
     if before is not None:
