@@ -4,8 +4,8 @@ answered.
 A line after `> ` has what happens at one moment, separated by semicolons:
 
 - `ask NAMESPACE/NAMES` asks for objects of a metric, `ask "TEXT"` for a query by its text, and `ask @` for
-  one of them: a script with `@` is run for a text and for a pod, with the same words. Behind it are `of=COUNT`,
-  how many objects the metric has, `by=METRIC`, `fresh=TTL/MAX`, `ahead=TTL/MAX` with a refresh ahead,
+  one of them: a script with `@` is run for a text and for a pod, with the same words. Behind it are
+  `of=COUNT`, how many objects the metric has, `by=METRIC`, `fresh=TTL/MAX`, `ahead=TTL/MAX` to refresh ahead,
   `partial`, where a partial answer is taken, and `accept`, where the rule of a text accepts warnings.
 - `answer NUMBER SAMPLES` answers a query: `POD=VALUE`, `NAMESPACE/POD=VALUE`, `!KIND` for a failure, `warned`
   for a warning; without samples, with every object that the query names. `always SAMPLES` answers all at
