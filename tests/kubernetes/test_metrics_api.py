@@ -36,12 +36,10 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
+from tests.support.scripts import Scripts
 from tests.support.tls import Authority
 
-PATH = Path(__file__).parent / "scripts" / "metrics-api"
-SCRIPTS = dict(
-    text.split("\n", 1) for text in re.split(r"^== ", PATH.read_text(), flags=re.MULTILINE) if text
-)
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "metrics-api")
 REGISTERED = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io", "v1beta1.metrics.k8s.io")
 DEEP = '{"items": [' + '{"a":' * 1500 + "1" + "}" * 1500 + "]}"
 
@@ -164,7 +162,7 @@ class Script:
             self._body = json.dumps({**status, "message": message, "reason": reason})
 
 
-async def run(lines: list[str], authority: Authority) -> str:
+async def run(lines: list[str], authority: Authority) -> list[str]:
     async def no_pause(_: float) -> None:
         await asyncio.sleep(0)
 
@@ -187,20 +185,14 @@ async def run(lines: list[str], authority: Authority) -> str:
                 script.register(name)
             try:
                 for line in lines:
-                    script.said.append(line)
-                    verb, _, rest = line.removeprefix("> ").partition(" ")
+                    script.said.append(f"> {line}")
+                    verb, _, rest = line.partition(" ")
                     await script.happen(verb, rest)
             finally:
                 await server.close()
-    return "".join(f"{line}\n" for line in script.said)
+    return script.said
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_script(name: str, authority: Authority, pytestconfig: pytest.Config) -> None:
-    lines = [line for line in SCRIPTS[name].splitlines() if line.startswith("> ")]
-    said = asyncio.run(run(lines, authority))
-    if pytestconfig.getoption("update"):
-        SCRIPTS[name] = f"{said}\n"
-        PATH.write_text("".join(f"== {name}\n{text}" for name, text in SCRIPTS.items()))
-    else:
-        assert said == SCRIPTS[name].rstrip("\n") + "\n"
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+def test_script(title: str, authority: Authority, pytestconfig: pytest.Config) -> None:
+    SCRIPTS.check(title, asyncio.run(run(SCRIPTS.lines(title), authority)), pytestconfig)

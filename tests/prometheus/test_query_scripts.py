@@ -20,7 +20,6 @@ Below it are the queries that are sent, and the questions that end. At the end a
 
 import asyncio
 import functools
-import re
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,10 @@ from adapter.prometheus import batching, query_cache
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refresh_ahead
 from adapter.rules.query import MetricQuery
 from tests.prometheus.stories import HALF, TOP, Story, metric_query, named_objects, of_metric
+from tests.support.scripts import Scripts
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
-PATH = Path(__file__).parent / "scripts" / "queries"
-SCRIPTS = dict(
-    text.split("\n", 1) for text in re.split(r"^== ", PATH.read_text(), flags=re.MULTILINE) if text
-)
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "queries")
 BUSY = (
     "always; ask a/p{}",
     "wait 1.1; ask b/q{}",
@@ -202,28 +199,22 @@ class Script:
         return [f"{what}: {', '.join(sorted(counts))}" for what, counts in counted.items()]
 
 
-async def run(lines: list[str], kind: str) -> str:
+async def run(lines: list[str], kind: str) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         script = Script(kind, patch)
         try:
             for line in lines:
-                script.said.append(line)
-                await script.line(line.removeprefix("> "))
+                script.said.append(f"> {line}")
+                await script.line(line)
         finally:
             await script.story.end()
-    return "".join(f"{line}\n" for line in [*script.said, *script.counts()])
+    return [*script.said, *script.counts()]
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_script(name: str, pytestconfig: pytest.Config) -> None:
-    lines = [line for line in SCRIPTS[name].splitlines() if line.startswith("> ")]
-    is_for_both = any(" @" in line for line in lines)
-    said, *others = [
-        asyncio.run(run(lines, kind)) for kind in (("texts", "objects") if is_for_both else ("",))
-    ]
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+def test_script(title: str, pytestconfig: pytest.Config) -> None:
+    lines = SCRIPTS.lines(title)
+    kinds = ("texts", "objects") if any(" @" in line for line in lines) else ("",)
+    said, *others = [asyncio.run(run(lines, kind)) for kind in kinds]
     assert others in ([], [said]), "a text and objects differ"
-    if pytestconfig.getoption("update"):
-        SCRIPTS[name] = f"{said}\n"
-        PATH.write_text("".join(f"== {name}\n{text}" for name, text in SCRIPTS.items()))
-    else:
-        assert said == SCRIPTS[name].rstrip("\n") + "\n"
+    SCRIPTS.check(title, said, pytestconfig)
