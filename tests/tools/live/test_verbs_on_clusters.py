@@ -3,7 +3,6 @@
 What is advised is done, and `fastpath doctor` has nothing against the result.
 """
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -16,7 +15,6 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.cli import main
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
@@ -25,9 +23,10 @@ from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
 from tests.support import doctor
-from tests.support.doctor import REQUESTS, Finished
+from tests.support.doctor import REQUESTS
 from tests.support.ownerleases import owner_leases
 from tests.support.tls import Authority
+from tests.support.verbs import Printed, printed
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -143,11 +142,9 @@ class Scene:
         self.kubeconfig = cluster.kubeconfig(folder / "kubeconfig")
         self._capsys = capsys
 
-    async def run(self, *arguments: str, connected: bool = True) -> Finished:
-        self._capsys.readouterr()
+    async def run(self, *arguments: str, connected: bool = True) -> Printed:
         flags = [f"--kubeconfig={self.kubeconfig}"] if connected else []
-        status = await asyncio.to_thread(main.main, [*arguments, *flags])
-        return Finished(status, *self._capsys.readouterr())
+        return await printed(self._capsys, *arguments, *flags)
 
     async def examine(self) -> dict[str, Any]:
         """Return what `fastpath doctor shop/web` says, with its status."""
