@@ -22,10 +22,11 @@ from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, TickingClock
 from tests.support.controller import fpa
 from tests.support.scaling import NOW
 from tests.support.schedules import document
+from tests.support.writing import HandWriter
 
 LUNCH = {"name": "lunch", "from": "12:30", "to": "14:00", "minReplicas": 5}  # NOW is 13:00 in Berlin
 OWN = [{"kind": "FastPathAutoscaler", "name": "web"}]
@@ -53,22 +54,6 @@ class HandCache:
         tree = document(*windows, **{"targets": OWN} | spec)
         tree["metadata"] |= {"uid": "uid-1", "generation": generation}
         self.found = [keep_schedule(msgspec.Raw(msgspec.json.encode(tree)))]
-
-
-class HandWriter:
-    """What is sent; `fail` is why it is not."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, str, dict[str, Any]]] = []
-        self.fail: Exception | None = None
-
-    async def acquire(self, *_: object) -> None:
-        """Wait for nothing."""
-
-    async def send(self, kind: object, method: str, path: str, content: bytes, **_: object) -> None:
-        if self.fail is not None:
-            raise self.fail
-        self.sent.append((method, path, msgspec.json.decode(content)))
 
 
 class Bench:
@@ -104,15 +89,15 @@ class Bench:
         """Write what has changed, and return the namespaces whose statuses were sent."""
         self.writer.sent.clear()
         await self.reporter.write_all(self.controller)
-        return [path.split("/")[5] for _, path, _ in self.writer.sent]
+        return [sent.path.split("/")[5] for sent in self.writer.sent]
 
     async def write(self) -> list[dict[str, Any]]:
         """Write what has changed, and return the statuses that were sent."""
         self.writer.sent.clear()
         await self.reporter.write_all(self.controller)
-        assert all(sent[:2] == ("PATCH", PATH) for sent in self.writer.sent)
-        assert all(sent[2]["metadata"] == {"uid": "uid-1"} for sent in self.writer.sent)
-        return [sent[2]["status"] for sent in self.writer.sent]
+        assert all((sent.method, sent.path) == ("PATCH", PATH) for sent in self.writer.sent)
+        assert all(sent.document["metadata"] == {"uid": "uid-1"} for sent in self.writer.sent)
+        return [sent.document["status"] for sent in self.writer.sent]
 
 
 @pytest.fixture
@@ -181,10 +166,10 @@ async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> N
 
 async def test_a_refused_write_is_repeated(bench: Bench) -> None:
     bench.cache.put(LUNCH)
-    bench.writer.fail = KubernetesError(403, "Forbidden", "no")
+    bench.writer.failure = KubernetesError(403, "Forbidden", "no")
     assert await bench.write() == []
     assert list(bench.problems.active()) == [("schedule-status", "shop/office")]
-    bench.writer.fail = None
+    bench.writer.failure = None
     assert await bench.write() == []
     bench.clock.advance(RETRY)
     assert len(await bench.write()) == 1
@@ -194,7 +179,7 @@ async def test_a_refused_write_is_repeated(bench: Bench) -> None:
 async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
     bench.cache.put(LUNCH)
     for error in (NotLeadingError("over"), KubernetesError(404, "NotFound", "gone")):
-        bench.writer.fail = error
+        bench.writer.failure = error
         assert await bench.write() == []
         assert bench.problems.active() == {}
 
@@ -230,17 +215,9 @@ async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench)
     assert await bench.pass_by() == [NOISY] * 5
 
 
-class TickingClock(FakeClock):
-    """Each reading is so late that a turn ends."""
-
-    def monotonic(self) -> float:
-        self.advance(1.0)
-        return super().monotonic()
-
-
 async def test_one_that_changes_while_it_is_looked_at() -> None:
     """What is computed for its former windows is dropped."""
-    bench = Bench(clock=TickingClock())
+    bench = Bench(clock=TickingClock(1.0))
     bench.cache.put(*[LUNCH | {"name": f"window-{number}"} for number in range(100)])
     assert await bench.write() == []
     bench.cache.put(LUNCH | {"minReplicas": 6}, generation=2)

@@ -158,6 +158,25 @@ class Server:
         """Forget an autoscaler."""
 
 
+class WatchedServer(Server):
+    """Has each write looked at when it is sent, and when it has landed, with an answer or without."""
+
+    def __init__(
+        self, sent: Callable[[ScaleTarget, int], None], landed: Callable[[int], None] = lambda _: None
+    ) -> None:
+        super().__init__()
+        self._sent, self._landed = sent, landed
+
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
+        self._sent(target, replicas)
+        before = len(self.writes)
+        try:
+            return await super().put_scale(target, replicas)
+        finally:
+            if len(self.writes) > before:
+                self._landed(replicas)
+
+
 class HandFollowed:
     """One scale as the caches show it."""
 

@@ -1,16 +1,30 @@
-"""For tests of the scaler's writes: a `Writer` on the sandbox cluster, and a fence that a test shuts."""
+"""For tests of the scaler's writes: a `Writer` on the sandbox cluster, one by hand, and a fence to shut."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
 
 from adapter.compose.clock import SystemClock
 from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
+
+
+class Sent(NamedTuple):
+    """A write that was sent."""
+
+    kind: WriteKind
+    method: str
+    path: str
+    document: dict[str, Any]
+    options: dict[str, Any]
 
 
 class Gate:
@@ -28,6 +42,29 @@ class Gate:
                 raise NotLeadingError("shut by the test")
             self.passes -= 1
         return self.left
+
+
+class HandWriter:
+    """A writer whose slots are free. Writes end once `ends` is set, and fail with `failure`."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.slots: list[tuple[object, ...]] = []
+        self.failure: Exception | None = None
+        self.under_way = 0
+        self.ends = asyncio.Event()
+        self.ends.set()
+
+    async def acquire(self, *slot: object) -> None:
+        self.slots.append(slot)
+
+    async def send(self, kind: WriteKind, method: str, path: str, content: bytes, **options: Any) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.under_way += 1
+        await self.ends.wait()
+        self.under_way -= 1
+        self.sent.append(Sent(kind, method, path, msgspec.json.decode(content), options))
 
 
 class Desk:

@@ -37,23 +37,12 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.apiclient import QUICK, connected, unconnected
 from tests.support.clock import ShiftedClock
-from tests.support.waiting import running, until
+from tests.support.waiting import Pauses, running, until
 
 JSON = dict[str, Any]
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
 WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
 NOT_YET = Unfound("the scale is not yet known", known=False)
-
-
-class Pauses:
-    """Pauses of the machinery, all of them short."""
-
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-        await asyncio.sleep(max(0.002, min(seconds / 100, 0.05)))
 
 
 class Watched:
@@ -62,7 +51,7 @@ class Watched:
     def __init__(self, client: KubernetesClient) -> None:
         self.client = client
         self.clock = ShiftedClock()
-        self.pauses = Pauses()
+        self.pauses = Pauses(longest=0.05)
         monitoring = Monitoring()
         self.faults = ProblemLog(monitoring, self.clock)
         around = ReflectorContext(
