@@ -27,7 +27,7 @@ BEFORE, FACTOR, SCRAPE = 10, 3.0, 5
 LENGTH = 900
 
 
-class Workload:
+class StartingPods:
     """Pods by when they were made, and the metric they make."""
 
     def __init__(self, startup: int, window: int) -> None:
@@ -70,7 +70,7 @@ class Workload:
 def simulate(startup: int, window: int, *, known: bool) -> tuple[int, int]:
     """Return the most replicas there ever were, and those at the end."""
     scaler = autoscaler([external_metric(value="1")], LIVE, minReplicas=1, maxReplicas=1000, behavior={})
-    workload, memory, replicas, most = Workload(startup, window), Memory(), BEFORE, 0
+    workload, memory, replicas, most = StartingPods(startup, window), Memory(), BEFORE, 0
     circumstances = Constraints()
     for second in range(LENGTH):
         workload.step(second)

@@ -60,7 +60,7 @@ class Run(NamedTuple):
 NEVER = 10.0**6
 
 
-class Workload:
+class QueueWorkers:
     """A queue and the pods that work it off, by when they were made and are Ready, in seconds.
 
     A pod that is Ready `NEVER` is replaced by a new one each `replaced` seconds, 0 for not at all.
@@ -123,7 +123,7 @@ def simulate(
     least = 0 if count == 0 else 1
     scaler = spec_of(option, target, behavior=behavior or {}, minReplicas=least)
     begin = startup if callable(startup) else lambda: startup
-    workload = Workload(count, target * count if queue is None else queue, begin, replaced)
+    workload = QueueWorkers(count, target * count if queue is None else queue, begin, replaced)
     memory = Memory(conflicts=ConflictState(known=count, own_zero=count == 0))
     constraints = Constraints()
     run = Run([], [], [])

@@ -56,7 +56,7 @@ class HandCache:
         self.found = [keep_schedule(msgspec.Raw(msgspec.json.encode(tree)))]
 
 
-class Bench:
+class ReporterAtWork:
     """A reporter on all that."""
 
     def __init__(self, number: int = SLICE, clock: Clock | None = None) -> None:
@@ -101,11 +101,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> ReporterAtWork:
+    return ReporterAtWork()
 
 
-async def test_a_status_is_written_when_it_changes(bench: Bench) -> None:
+async def test_a_status_is_written_when_it_changes(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     (first,) = await bench.write()
     assert (first["active"], first["minReplicas"]) == ("lunch", 5)
@@ -119,7 +119,7 @@ async def test_a_status_is_written_when_it_changes(bench: Bench) -> None:
     assert [each["observedGeneration"] for each in await bench.write()] == [2]
 
 
-async def test_what_the_target_is_like(bench: Bench) -> None:
+async def test_what_the_target_is_like(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     bench.own = None
     assert [each["conditions"][0]["reason"] for each in await bench.write()] == ["TargetNotFound"]
@@ -137,7 +137,7 @@ async def test_what_the_target_is_like(bench: Bench) -> None:
     assert [each["conditions"][0]["status"] for each in await bench.write()] == ["True"]
 
 
-async def test_the_learned_lead_is_shown(bench: Bench) -> None:
+async def test_the_learned_lead_is_shown(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH, ready="ByStart")
     (first,) = await bench.write()
     assert "leadSeconds" not in first["targets"][0]
@@ -148,23 +148,23 @@ async def test_the_learned_lead_is_shown(bench: Bench) -> None:
     assert known["targets"][0]["leadSeconds"] == 60
 
 
-async def test_one_that_cannot_be_used_is_told_so(bench: Bench) -> None:
+async def test_one_that_cannot_be_used_is_told_so(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH, timeZone="Nowhere")
     (shown,) = await bench.write()
     assert (shown["conditions"][0]["status"], shown["conditions"][0]["reason"]) == ("False", "Invalid")
     assert await bench.write() == []
 
 
-async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> None:
+async def test_the_status_that_is_stored_is_not_written_again(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     (first,) = await bench.write()
-    other = Bench()
+    other = ReporterAtWork()
     (found,) = bench.cache.found
     other.cache.found = [msgspec.structs.replace(found, status=msgspec.json.encode(first))]
     assert await other.write() == []
 
 
-async def test_a_refused_write_is_repeated(bench: Bench) -> None:
+async def test_a_refused_write_is_repeated(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     bench.writer.failure = KubernetesError(403, "Forbidden", "no")
     assert await bench.write() == []
@@ -176,7 +176,7 @@ async def test_a_refused_write_is_repeated(bench: Bench) -> None:
     assert bench.problems.active() == {}
 
 
-async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
+async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     for error in (NotLeadingError("over"), KubernetesError(404, "NotFound", "gone")):
         bench.writer.failure = error
@@ -186,7 +186,7 @@ async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
 
 @pytest.mark.parametrize("number", [SLICE, SLICE + 1])
 async def test_nothing_is_written_for_other_slices_or_before_the_first_list(number: int) -> None:
-    bench = Bench(number)
+    bench = ReporterAtWork(number)
     bench.cache.put(LUNCH)
     bench.cache.synced = False
     assert await bench.write() == []
@@ -207,7 +207,7 @@ def many(namespace: str, count: int, *windows: dict[str, Any]) -> list[WatchedSc
     return found
 
 
-async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench) -> None:
+async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: ReporterAtWork) -> None:
     bench.cache.found = [*many(NOISY, MOST_WRITES + 5, LUNCH), *many(QUIET, 2, LUNCH)]
     sent = await bench.pass_by()
     assert sent[:4] == [NOISY, QUIET, NOISY, QUIET]
@@ -217,7 +217,7 @@ async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench)
 
 async def test_one_that_changes_while_it_is_looked_at() -> None:
     """What is computed for its former windows is dropped."""
-    bench = Bench(clock=TickingClock(1.0))
+    bench = ReporterAtWork(clock=TickingClock(1.0))
     bench.cache.put(*[LUNCH | {"name": f"window-{number}"} for number in range(100)])
     assert await bench.write() == []
     bench.cache.put(LUNCH | {"minReplicas": 6}, generation=2)
@@ -234,7 +234,7 @@ async def test_one_that_changes_while_it_is_looked_at() -> None:
 
 @pytest.mark.parametrize("broken", ["_follow_one", "_describe", "_write", "_find_target"])
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
-    bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: ReporterAtWork, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     works = getattr(ScheduleReporter, broken)
 

@@ -33,7 +33,7 @@ HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelM
 TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
 
 
-class Prometheus:
+class HeldPrometheus:
     """Holds every query until the test answers it, or answers at once with `reply`.
 
     Keeps the order of arrival.
@@ -82,11 +82,11 @@ def named_objects(promql: str) -> QueryResult:
     )
 
 
-class Story:
+class AskedCache:
     """A cache, the Prometheus behind it, and a clock that stands."""
 
     def __init__(self) -> None:
-        self.prometheus = Prometheus()
+        self.prometheus = HeldPrometheus()
         self.clock = FakeClock()
         self.monitoring = Monitoring()
         self.cache = QueryCache(self.prometheus, self.clock, self.monitoring)
@@ -153,15 +153,15 @@ class Story:
 
 
 @pytest.fixture
-async def story() -> AsyncIterator[Story]:
-    made = Story()
+async def story() -> AsyncIterator[AskedCache]:
+    made = AskedCache()
     async with made.cache:
         yield made
         await made.end()
 
 
 @pytest.fixture
-def query(story: Story) -> MetricQuery:
+def query(story: AskedCache) -> MetricQuery:
     return story.query
 
 
@@ -205,7 +205,7 @@ UNREACHABLE = PrometheusError("unreachable", "cannot connect")
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_identical_questions_in_flight_share_a_query(story: Story, kind: str) -> None:
+async def test_identical_questions_in_flight_share_a_query(story: AskedCache, kind: str) -> None:
     first, second, other = story.ask(kind), story.ask(kind), story.text("b")
     await story.settle()
     third = story.ask(kind)
@@ -217,7 +217,7 @@ async def test_identical_questions_in_flight_share_a_query(story: Story, kind: s
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_a_failure_is_shared_and_not_kept(story: Story, kind: str) -> None:
+async def test_a_failure_is_shared_and_not_kept(story: AskedCache, kind: str) -> None:
     first, second = story.ask(kind), story.ask(kind)
     await story.settle()
     assert len(await story.answer(0, REFUSED)) == 1
@@ -229,7 +229,7 @@ async def test_a_failure_is_shared_and_not_kept(story: Story, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_a_stale_answer_replaces_a_failure_until_max_age(story: Story, kind: str) -> None:
+async def test_a_stale_answer_replaces_a_failure_until_max_age(story: AskedCache, kind: str) -> None:
     story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
     good = await story.ask(kind, FRESHNESS)
     story.prometheus.reply = lambda _: UNREACHABLE
@@ -244,7 +244,7 @@ async def test_a_stale_answer_replaces_a_failure_until_max_age(story: Story, kin
 # --- objects: joining and collecting --------------------------------------------------------------
 
 
-async def test_one_request_is_sent_as_by_upstream(story: Story) -> None:
+async def test_one_request_is_sent_as_by_upstream(story: AskedCache) -> None:
     asked = story.objects("a", "p.1", "q", query=metric_query())
     assert await story.settle() == ['sum(x{ns="a",pod=~"p.1|q"}) by (pod)']
     await story.answer(0, vector(({"pod": "p.1"}, 3.0), ({"pod": "px1"}, 5.0)))
@@ -253,7 +253,7 @@ async def test_one_request_is_sent_as_by_upstream(story: Story) -> None:
     assert {name: group[-1].value for name, group in answer.samples.items()} == {"p.1": 3.0}
 
 
-async def test_requests_that_arrive_during_a_query_share_the_next(story: Story) -> None:
+async def test_requests_that_arrive_during_a_query_share_the_next(story: AskedCache) -> None:
     first = story.objects("a", "p")
     await story.settle()
     others = [story.objects("a", "q"), story.objects("b", "p", "r")]
@@ -271,7 +271,7 @@ async def test_requests_that_arrive_during_a_query_share_the_next(story: Story) 
     ],
 )
 async def test_requests_of_one_moment_share_a_query(
-    story: Story, namespace_label: str, namespace: str | None, promql: str
+    story: AskedCache, namespace_label: str, namespace: str | None, promql: str
 ) -> None:
     query = metric_query(namespace_label=namespace_label)
     asked = [story.objects(namespace, "p", query=query), story.objects(namespace, "q", query=query)]
@@ -281,7 +281,7 @@ async def test_requests_of_one_moment_share_a_query(
 
 
 async def test_other_selectors_other_metrics_and_other_rules_have_batches_of_their_own(
-    story: Story, query: MetricQuery
+    story: AskedCache, query: MetricQuery
 ) -> None:
     story.objects("a", "p")
     story.objects("a", "q", query=MetricQuery(query.rule, "y", (), "ns", "pod"))
@@ -290,7 +290,7 @@ async def test_other_selectors_other_metrics_and_other_rules_have_batches_of_the
     assert len(await story.settle()) == 4
 
 
-async def test_a_cancelled_caller_of_a_batch_cancels_no_other(story: Story) -> None:
+async def test_a_cancelled_caller_of_a_batch_cancels_no_other(story: AskedCache) -> None:
     first, second = story.objects("a", "p"), story.objects("a", "q")
     await story.settle()
     third = story.objects("a", "r")
@@ -307,7 +307,9 @@ async def test_a_cancelled_caller_of_a_batch_cancels_no_other(story: Story) -> N
     assert len(story.prometheus.asked) == 2
 
 
-async def test_queries_that_cannot_be_merged_are_sent_at_once_and_shared_by_their_text(story: Story) -> None:
+async def test_queries_that_cannot_be_merged_are_sent_at_once_and_shared_by_their_text(
+    story: AskedCache,
+) -> None:
     query = metric_query(TOP)
     story.objects("a", "p", query=query)
     story.objects("a", "p", query=query)
@@ -315,7 +317,7 @@ async def test_queries_that_cannot_be_merged_are_sent_at_once_and_shared_by_thei
     assert await story.settle() == ['topk(1, x{ns="a",pod="p"})', 'topk(1, x{ns="a",pod="q"})']
 
 
-async def test_an_answer_that_is_no_vector_is_an_error(story: Story) -> None:
+async def test_an_answer_that_is_no_vector_is_an_error(story: AskedCache) -> None:
     story.prometheus.reply = lambda _: scalar(1.0)
     assert await failure(story.objects("a", "p", query=metric_query(TOP))) == "type"
 
@@ -324,7 +326,7 @@ async def test_an_answer_that_is_no_vector_is_an_error(story: Story) -> None:
 
 
 async def ask_in_turn(
-    story: Story, *objects: Objects, expected: int = 0, query: MetricQuery | None = None
+    story: AskedCache, *objects: Objects, expected: int = 0, query: MetricQuery | None = None
 ) -> None:
     """Have questions asked one after the other, each in a quiet moment of its own."""
     story.prometheus.reply = named_objects
@@ -335,13 +337,13 @@ async def ask_in_turn(
     story.prometheus.asked.clear()
 
 
-async def test_an_idle_batch_neither_prefetches_nor_sweeps(story: Story) -> None:
+async def test_an_idle_batch_neither_prefetches_nor_sweeps(story: AskedCache) -> None:
     await ask_in_turn(story, Objects("a", ("p",)), Objects("b", ("q",)), expected=2)
     story.objects("a", "p", expected=2)
     assert await story.settle() == ['sum(x{ns="a",pod="p"}) by (pod)']
 
 
-async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story) -> None:
+async def test_a_busy_batch_prefetches_the_oldest_requests(story: AskedCache) -> None:
     await ask_in_turn(story, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r"))))
     story.objects("a", "s")
     await story.settle()
@@ -358,7 +360,7 @@ async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story) -> None
 
 @pytest.mark.parametrize(("passed", "names"), [(3, '=~"s|due"'), (2, '="s"')], ids=["reached", "given up"])
 async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
-    story: Story, monkeypatch: pytest.MonkeyPatch, passed: int, names: str
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch, passed: int, names: str
 ) -> None:
     monkeypatch.setattr(batching, "FRESH_SCANNED", passed)
     story.prometheus.reply = named_objects
@@ -376,7 +378,7 @@ async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
 SWEEP = 'sum by (pod, ns) (x{ns!="",pod!=""})'
 
 
-async def make_busy(story: Story, expected: int, query: MetricQuery | None = None) -> list[str]:
+async def make_busy(story: AskedCache, expected: int, query: MetricQuery | None = None) -> list[str]:
     """Have two of a metric's objects be recent questions and the batch busy.
 
     Return what a third question sends.
@@ -400,7 +402,7 @@ SWEPT = {
 
 @pytest.mark.parametrize(("template", "expected", "swept"), SWEPT.values(), ids=SWEPT)
 async def test_sweep_only_where_it_is_worth_it(
-    story: Story,
+    story: AskedCache,
     template: str,
     expected: int,
     swept: bool,  # noqa: FBT001 - a table's column
@@ -409,7 +411,7 @@ async def test_sweep_only_where_it_is_worth_it(
     assert (sent == [SWEEP]) is swept
 
 
-async def test_a_sweep_answers_every_question_for_its_ttl(story: Story) -> None:
+async def test_a_sweep_answers_every_question_for_its_ttl(story: AskedCache) -> None:
     assert await make_busy(story, 4) == [SWEEP]
     meanwhile = story.objects("b", "p", "missing")
     await story.settle()
@@ -428,7 +430,9 @@ async def test_a_sweep_answers_every_question_for_its_ttl(story: Story) -> None:
     assert len(await story.settle()) == 3
 
 
-async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_of_too_many_is_not_repeated(
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batching, "SWEEP_LIMIT", 10)
     assert await make_busy(story, 4) == [SWEEP]
     await story.answer(1, vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(10))))
@@ -443,7 +447,7 @@ async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: py
 # --- when merging goes wrong ----------------------------------------------------------------------
 
 
-async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> None:
+async def test_two_samples_for_one_object_end_merging_for_good(story: AskedCache) -> None:
     first, second = story.objects("a", "p"), story.objects("a", "q")
     await story.settle()
     story.prometheus.answer(
@@ -464,7 +468,9 @@ async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> 
     assert len(await story.settle()) == 6  # at once: there is nothing to wait for
 
 
-async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_minute(story: Story) -> None:
+async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_minute(
+    story: AskedCache,
+) -> None:
     first, second = story.objects("a", "p"), story.objects("a", "q")
     await story.settle()
     story.prometheus.answer(0, REFUSED)
@@ -486,7 +492,7 @@ async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_min
     assert (await story.settle())[5:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
 
 
-async def test_pending_requests_are_sent_separately_too_when_merging_ends(story: Story) -> None:
+async def test_pending_requests_are_sent_separately_too_when_merging_ends(story: AskedCache) -> None:
     for name in ("p", "q"):
         story.objects("a", name)
     await story.settle()
@@ -504,7 +510,7 @@ async def test_pending_requests_are_sent_separately_too_when_merging_ends(story:
     assert len(story.prometheus.asked) == 5
 
 
-async def test_an_unreachable_server_is_not_queried_for_each_request(story: Story) -> None:
+async def test_an_unreachable_server_is_not_queried_for_each_request(story: AskedCache) -> None:
     asked = [story.objects("a", name) for name in ("p", "q")]
     await story.settle()
     assert len(await story.answer(0, UNREACHABLE)) == 1
@@ -526,7 +532,7 @@ def number_of(task: asyncio.Task[object]) -> float:
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: Story, kind: str) -> None:
+async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: AskedCache, kind: str) -> None:
 
     def answer(number: int) -> None:
         story.prometheus.answer(number, vector(({"ns": "a", "pod": "p"}, float(number))))
@@ -564,7 +570,7 @@ async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: Story, kind
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_a_failed_refresh_fails_no_request(story: Story, kind: str) -> None:
+async def test_a_failed_refresh_fails_no_request(story: AskedCache, kind: str) -> None:
 
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
     await story.ask(kind)
@@ -580,7 +586,7 @@ async def test_a_failed_refresh_fails_no_request(story: Story, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_no_refresh_starts_while_too_much_is_pending(
-    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
@@ -592,7 +598,7 @@ async def test_no_refresh_starts_while_too_much_is_pending(
     assert number_of(near) == 7
 
 
-async def test_a_refresh_prefetches_other_requests(story: Story) -> None:
+async def test_a_refresh_prefetches_other_requests(story: AskedCache) -> None:
     story.prometheus.reply = named_objects
     for name in ("p", "q", "r"):
         await story.objects("a", name, freshness=RENEWED)
@@ -606,7 +612,7 @@ async def test_a_refresh_prefetches_other_requests(story: Story) -> None:
 
 
 @pytest.mark.parametrize("ttl", [1.0, 60.0])
-async def test_a_refreshed_sweep_answers_all_later_requests(story: Story, ttl: float) -> None:
+async def test_a_refreshed_sweep_answers_all_later_requests(story: AskedCache, ttl: float) -> None:
     """Else one question about a pod would have a newer value than the next about the same pod."""
     query, freshness = metric_query(), refresh_ahead(ttl, 60.0)
     every = (("a", "p"), ("a", "q"), ("b", "p"), ("b", "q"))
@@ -636,7 +642,7 @@ async def test_a_refreshed_sweep_answers_all_later_requests(story: Story, ttl: f
 
 
 async def test_requests_that_wait_take_precedence_over_refreshes(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query_cache, "REFRESH_LIMIT", 3)
     query = metric_query(TOP)
@@ -657,7 +663,9 @@ async def test_requests_that_wait_take_precedence_over_refreshes(
 
 
 @pytest.mark.parametrize("took", [0.5, 0.95])
-async def test_a_request_during_a_query_gets_what_the_query_prefetched(story: Story, took: float) -> None:
+async def test_a_request_during_a_query_gets_what_the_query_prefetched(
+    story: AskedCache, took: float
+) -> None:
     story.prometheus.reply = named_objects
     for name in ("p", "q"):
         await story.objects("a", name, freshness=RENEWED)
@@ -675,7 +683,7 @@ async def test_a_request_during_a_query_gets_what_the_query_prefetched(story: St
     assert [names_of(task) for task in (first, second)] == [{"p"}, {"q"}]
 
 
-async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(story: Story) -> None:
+async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(story: AskedCache) -> None:
     """The scaler asks so, in one batch with autoscalers that take older answers."""
     story.prometheus.reply = named_objects
     await story.objects("a", "p", freshness=RENEWED)
@@ -689,7 +697,9 @@ async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(story
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_a_caller_without_ttl_keeps_the_stale_answers_of_other_callers(story: Story, kind: str) -> None:
+async def test_a_caller_without_ttl_keeps_the_stale_answers_of_other_callers(
+    story: AskedCache, kind: str
+) -> None:
 
     numbers = iter((1.0, 2.0))
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, next(numbers)))
@@ -728,7 +738,7 @@ def test_how_long_an_answer_is_used(freshness: Freshness, took: float, seconds: 
 
 
 @pytest.mark.parametrize("kind", ["alone", "sweep"])
-async def test_a_query_slower_than_its_ttl_is_answered_from_the_cache(story: Story, kind: str) -> None:
+async def test_a_query_slower_than_its_ttl_is_answered_from_the_cache(story: AskedCache, kind: str) -> None:
     story.query = query = metric_query(TOP if kind == "alone" else SUM)
     if kind == "sweep":
         assert await make_busy(story, 4, query=query) == [SWEEP]
@@ -760,7 +770,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
     """At any rate of requests: one query at a time, at most one for each TTL, and no answer too old."""
-    story, freshness = Story(), refresh_ahead(ttl, 30.0)
+    story, freshness = AskedCache(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
     under_way = False
@@ -792,7 +802,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
 
 
 @pytest.mark.looptime
-async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
+async def test_no_request_waits_longer_than_eight_seconds(story: AskedCache) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     first = story.objects("a", "p")
@@ -807,7 +817,7 @@ async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
 
 
 async def test_closing_cancels_queries_in_flight_and_fails_pending_requests() -> None:
-    story = Story()
+    story = AskedCache()
     async with story.cache:
         waiting = [story.text("a"), story.objects("a", "p"), story.objects("a", "p", query=metric_query(TOP))]
         await story.settle()
@@ -818,7 +828,7 @@ async def test_closing_cancels_queries_in_flight_and_fails_pending_requests() ->
 
 
 async def test_closing_fails_only_unanswered_requests() -> None:
-    story = Story()
+    story = AskedCache()
     async with story.cache:
         first, second = story.objects("a", "p"), story.objects("a", "q")
         await story.settle()
@@ -830,7 +840,7 @@ async def test_closing_fails_only_unanswered_requests() -> None:
 
 
 async def test_a_closed_cache_sends_nothing() -> None:
-    story = Story()
+    story = AskedCache()
     async with story.cache:
         early = story.objects("a", "p", query=metric_query())
         await asyncio.sleep(0)
@@ -840,7 +850,7 @@ async def test_a_closed_cache_sends_nothing() -> None:
 
 
 async def test_a_defect_fails_pending_requests_and_is_logged(
-    story: Story, caplog: pytest.LogCaptureFixture
+    story: AskedCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: str) -> Outcome:
         raise ZeroDivisionError
@@ -902,7 +912,7 @@ WAITING = "fastpath_prometheus_pending_query_bytes"
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_requests_of_disconnected_callers_are_bounded(
-    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Endless distinct selectors while Prometheus hangs: a request beyond the bound fails at once."""
     monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 100_000)
@@ -942,7 +952,7 @@ async def test_requests_of_disconnected_callers_are_bounded(
 
 
 async def test_endless_distinct_questions_are_answered_and_forgotten(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of selectors and names, within the TTL in which all of them would be kept."""
     story.prometheus.reply = named_objects
@@ -975,7 +985,7 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(Prometheus(), FakeClock(), Monitoring())
+    return Batcher(HeldPrometheus(), FakeClock(), Monitoring())
 
 
 def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
@@ -1005,7 +1015,7 @@ def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(
 
 
 async def test_a_sweep_that_brings_too_much_is_broken_off(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the requests are merged by name, and the metric is not swept again, even after a pause."""
     monkeypatch.setattr(batching, "SWEEP_SAMPLES", 5)
@@ -1020,7 +1030,7 @@ async def test_a_sweep_that_brings_too_much_is_broken_off(
     assert (story.queries("sweep", "size"), story.queries("merged", "success")) == (1, 5)
 
 
-async def test_unused_batches_are_dropped(story: Story) -> None:
+async def test_unused_batches_are_dropped(story: AskedCache) -> None:
     story.prometheus.reply = named_objects
     rule = metric_query()
     for number in range(40):
@@ -1030,7 +1040,7 @@ async def test_unused_batches_are_dropped(story: Story) -> None:
 
 
 async def test_an_evicted_batch_in_flight_still_completes(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batching, "BATCHES_BYTES", 3_000)  # room for one
     async with QueryCache(story.prometheus, story.clock, story.monitoring) as story.cache:
@@ -1049,14 +1059,14 @@ async def test_an_evicted_batch_in_flight_still_completes(
 # --- self-metrics ---------------------------------------------------------------------------------
 
 
-async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
+async def test_queries_are_counted_by_kind_and_outcome(story: AskedCache) -> None:
     await make_busy(story, 4)
     await story.answer(1, REFUSED)
     kinds = (("alone", "success"), ("sweep", "query"), ("sweep", "success"))
     assert [story.queries(*kind) for kind in kinds] == [3, 1, 0]
 
 
-async def test_many_names_and_many_requests_do_not_block_the_loop(story: Story) -> None:
+async def test_many_names_and_many_requests_do_not_block_the_loop(story: AskedCache) -> None:
     """Queries for many names are written one by one, and many requests of one batch get answers in turns."""
     query = metric_query(SUM)
     story.prometheus.reply = named_objects
@@ -1094,7 +1104,7 @@ def warned(result: QueryResult, *warnings: str) -> QueryResult:
 
 
 async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(
-    story: Story, query: MetricQuery
+    story: AskedCache, query: MetricQuery
 ) -> None:
     def ask() -> list[asyncio.Task[object]]:
         return [story.text("q"), story.objects("a", "p")]
@@ -1130,7 +1140,7 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(
 
 
 async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_requests(
-    story: Story, query: MetricQuery
+    story: AskedCache, query: MetricQuery
 ) -> None:
     """It is the engine that lacks data, not the query that is too much."""
     tasks = [
@@ -1150,7 +1160,7 @@ async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_requests(
     assert names_of(later) == {"p"}
 
 
-async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> None:
+async def test_a_sweep_with_a_warning_answers_nothing_later(story: AskedCache) -> None:
     assert await make_busy(story, 4) == [SWEEP]
     await story.answer(1, warned(vector(({"ns": "a", "pod": "p"}, 3.0), ({"ns": "b", "pod": "q"}, 3.0))))
     assert story.cache_metric("entries", "sweeps") == 0
@@ -1160,7 +1170,7 @@ async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> Non
     assert names_of(later) == {"q"}
 
 
-async def test_a_rule_that_accepts_warnings_has_whole_answers(story: Story) -> None:
+async def test_a_rule_that_accepts_warnings_has_whole_answers(story: AskedCache) -> None:
     query = MetricQuery(compile_rule(ACCEPTING), "x", (), "ns", "pod")
     first = story.objects("a", "p", query=query)
     text = story.start(story.cache.ask("q", FRESHNESS, accepts_warnings=True))

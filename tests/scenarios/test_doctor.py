@@ -48,7 +48,7 @@ QUEUE: dict[str, Any] = {
 GROUPS = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 
 
-class Engine(Protocol):
+class WritableEngine(Protocol):
     """A Prometheus or what answers as one."""
 
     @property
@@ -61,7 +61,7 @@ class Engine(Protocol):
         ...
 
 
-def write(prometheus: Engine, pods: list[str]) -> None:
+def write(prometheus: WritableEngine, pods: list[str]) -> None:
     """Write eight minutes of requests, a sample every 15 s, and a queue that is read twice a minute."""
     now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
     samples = []
@@ -116,7 +116,7 @@ async def prometheus(cluster: Cluster, prometheus_server: PrometheusFactory) -> 
 
 @contextlib.asynccontextmanager
 async def installed(
-    tmp_path: Path, cluster: Cluster, prometheus: Engine, *arguments: str
+    tmp_path: Path, cluster: Cluster, prometheus: WritableEngine, *arguments: str
 ) -> AsyncIterator[RunningAdapter]:
     """Run the adapter behind the cluster until the block ends."""
     (tmp_path / "rules.yaml").write_text(RULES)

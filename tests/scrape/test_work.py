@@ -17,14 +17,14 @@ from tests.scrape import scenes
 from tests.scrape.scenes import IDS, churning, queues, reason, scrape_at_once, target
 from tests.support.clock import TickingClock
 from tests.support.waiting import until
-from tests.support.world import FakePod, World, custom_question, vector
+from tests.support.world import FakePod, RulesWorld, custom_question, vector
 
 GOOD, BAD, WORSE = FakePod("good", "10.0.0.1"), FakePod("bad", "10.0.0.2"), FakePod("worse", "10.0.0.3")
 GOOD_BODY = 'depth{queue="a"} 3\ndepth{queue="b"} 4\nhits 1\n'
 
 
 @asynccontextmanager
-async def scraping(**settings: Any) -> AsyncIterator[World]:
+async def scraping(**settings: Any) -> AsyncIterator[RulesWorld]:
     async with scenes.scraping(**settings) as here:
         here.scraped.want("good/x", "good", ["depth", "hits"], [GOOD])
         here.scraped.want("bad/x", "bad", ["depth", "hits"], [BAD, WORSE])
@@ -32,7 +32,7 @@ async def scraping(**settings: Any) -> AsyncIterator[World]:
         yield here
 
 
-async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
+async def step(here: RulesWorld, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
     """Scrape a little later; `body` is what the bad pod shows then, "" for what it showed before."""
     if body:
         here.reader.bodies[BAD.ip] = body
@@ -40,11 +40,13 @@ async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") 
     await scrape_at_once(here)
 
 
-def read(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> ScrapedAnswer:
+def read(
+    here: RulesWorld, namespace: str, name: str, metric: str = "depth", selector: str = ""
+) -> ScrapedAnswer:
     return scenes.read(here, metric, name, namespace=namespace, selector=selector)
 
 
-def value(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> float:
+def value(here: RulesWorld, namespace: str, name: str, metric: str = "depth", selector: str = "") -> float:
     return read(here, namespace, name, metric, selector).values[name].value
 
 

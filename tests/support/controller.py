@@ -61,7 +61,7 @@ class HandClock:
         return self.seconds
 
 
-class Server:
+class HandServer:
     """Scales as an API server has them, and as the caches show them."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Server:
         """Forget an autoscaler."""
 
 
-class WatchedServer(Server):
+class WatchedServer(HandServer):
     """Has each write looked at when it is sent, and when it has landed, with an answer or without."""
 
     def __init__(
@@ -180,7 +180,7 @@ class WatchedServer(Server):
 class HandFollowed:
     """One scale as the caches show it."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: HandServer, name: str) -> None:
         self._server = server
         self._name = name
 
@@ -335,7 +335,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.server = Server()
+        self.server = HandServer()
         self.pods = HandPods()
         self.sources = HandSources()
         self.rivals = HandRivals()

@@ -219,7 +219,7 @@ class FakePod(NamedTuple):
     ready_since: int = NEVER
 
 
-class World:
+class RulesWorld:
     """Everything a question passes through, and the fakes at its ends; see `world`."""
 
     def __init__(
@@ -288,12 +288,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(rules: str | Ruleset, *, attempted: bool = True, **ends: Any) -> AsyncIterator[World]:
+async def world(rules: str | Ruleset, *, attempted: bool = True, **ends: Any) -> AsyncIterator[RulesWorld]:
     """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`.
 
-    `ends` are those of `World`. The clock is a `FakeClock` unless another is given.
+    `ends` are those of `RulesWorld`. The clock is a `FakeClock` unless another is given.
     """
-    made = World(**ends)
+    made = RulesWorld(**ends)
     await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
         relisting = asyncio.create_task(made.relister.run())

@@ -27,7 +27,7 @@ class Sent(NamedTuple):
     options: dict[str, Any]
 
 
-class Gate:
+class HandFence:
     """A fence that is open until a test shuts it; `passes` is how many more checks it lets through, None for
     all, `left` the seconds it gives.
     """
@@ -72,7 +72,7 @@ class Desk:
 
     def __init__(self, cluster: Cluster, client: kubernetes.KubernetesClient, rate: float) -> None:
         self.cluster = cluster
-        self.gate = Gate()
+        self.gate = HandFence()
         self.clock = SystemClock()
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, self.clock)

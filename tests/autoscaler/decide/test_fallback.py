@@ -30,7 +30,7 @@ def _wants(count: int) -> ExternalReading:
     return ExternalReading([count * 1000])
 
 
-class Story:
+class ScalerWithFallback:
     """One autoscaler from decision to decision, each of which is done."""
 
     def __init__(self, rules: Fallback | None, scaler: PreparedSpec, replicas: int) -> None:
@@ -58,8 +58,10 @@ class Story:
         return made
 
 
-def _story(rules: Fallback | None, replicas: int, metrics: int = 1, **spec: Any) -> Story:
-    return Story(rules, autoscaler([QUEUE] * metrics, **{"behavior": BEHAVIOR, **spec}), replicas)
+def _story(rules: Fallback | None, replicas: int, metrics: int = 1, **spec: Any) -> ScalerWithFallback:
+    return ScalerWithFallback(
+        rules, autoscaler([QUEUE] * metrics, **{"behavior": BEHAVIOR, **spec}), replicas
+    )
 
 
 def test_a_floor() -> None:

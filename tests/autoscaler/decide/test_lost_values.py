@@ -59,7 +59,7 @@ def container_metric(utilization: int) -> dict[str, Any]:
     return {"type": "ContainerResource", "containerResource": source}
 
 
-class Story:
+class LosingScaler:
     """An autoscaler that is decided second by second; what is decided is written at once."""
 
     def __init__(
@@ -94,14 +94,14 @@ class Story:
 
 
 @pytest.fixture
-def story() -> Story:
+def story() -> LosingScaler:
     """An autoscaler whose ten pods all had a value at 0 seconds."""
-    made = Story()
+    made = LosingScaler()
     made.sync(0, HALF)
     return made
 
 
-def test_the_message_says_how_many_since_when_and_does_not_change_with_time(story: Story) -> None:
+def test_the_message_says_how_many_since_when_and_does_not_change_with_time(story: LosingScaler) -> None:
     assert [story.sync(at, LEFT) for at in (1, 12)] == [10, 10]
     assert story.message() == (
         "the HPA was unable to compute the replica count: unable to get metric load: 5 of 10 Ready pods "
@@ -137,20 +137,20 @@ STORIES: dict[str, _Steps] = {
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-def test_what_blocks_and_for_how_long(steps: _Steps, story: Story) -> None:
+def test_what_blocks_and_for_how_long(steps: _Steps, story: LosingScaler) -> None:
     assert [story.sync(at, reading) for at, reading, _ in steps] == [count for *_, count in steps]
     assert bool(story.message()) == (story.replicas == 10)
 
 
 def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
-    story = Story(window=300)
+    story = LosingScaler(window=300)
     story.sync(0, HALF)
     counts = [story.sync(at, LEFT) for at in range(1, LATE + 300)]
     assert set(counts) == {10}
     assert story.sync(LATE + 300, LEFT) == 8
 
 
-def test_pods_are_lost_one_after_the_other(story: Story) -> None:
+def test_pods_are_lost_one_after_the_other(story: LosingScaler) -> None:
     values = dict(HALF)
     for at in range(5):
         del values[f"web-{at}"]
@@ -171,7 +171,7 @@ def test_pods_are_lost_one_after_the_other(story: Story) -> None:
     ],
 )
 def test_other_pods_without_a_value_are_kubernetes_own(changed: dict[str, Any] | None) -> None:
-    story, plain = Story(), Story()
+    story, plain = LosingScaler(), LosingScaler()
     story.sync(0, HALF)
     listed = [] if changed is None else [pod(f"web-{number}", **changed) for number in range(5)]
     story.pods = plain.pods = [*listed, *(pod(name) for name in LEFT)]
@@ -179,13 +179,13 @@ def test_other_pods_without_a_value_are_kubernetes_own(changed: dict[str, Any] |
 
 
 def test_a_pod_that_never_had_a_value_does_not_block() -> None:
-    story = Story()
+    story = LosingScaler()
     assert story.sync(0, LEFT) == 8
 
 
 def test_after_a_start_the_stabilization_window_protects() -> None:
     """Another leader does not know which pods had values; its first recommendation is the current count."""
-    story = Story(window=300)
+    story = LosingScaler(window=300)
     story.sync(0, HALF)
     story.memory, story.made = memories.remember(story.memory.status), None
     assert [story.sync(at, LEFT) for at in (1, 300)] == [10, 10]
@@ -194,7 +194,7 @@ def test_after_a_start_the_stabilization_window_protects() -> None:
 
 def test_after_a_start_the_stabilization_window_begins_with_the_first_value() -> None:
     """A scaler that went on would have seen the load while this one has no values yet."""
-    story = Story(window=20)
+    story = LosingScaler(window=20)
     assert [story.sync(at, GONE) for at in range(30)] == [10] * 30
     assert [story.sync(30, LEFT), story.sync(40, GONE), story.sync(49, LEFT)] == [10, 10, 10]
     assert story.sync(50, LEFT) == 8
@@ -206,7 +206,7 @@ def test_after_a_start_the_stabilization_window_begins_with_the_first_value() ->
 def test_a_pod_that_is_ready_again_still_blocks_but_not_a_new_one_of_its_name(
     meanwhile: dict[str, Any], count: int
 ) -> None:
-    story = Story(window=30)
+    story = LosingScaler(window=30)
     story.sync(0, HALF)
     ready = story.pods
     story.sync(1, LEFT)
@@ -217,7 +217,7 @@ def test_a_pod_that_is_ready_again_still_blocks_but_not_a_new_one_of_its_name(
 
 
 @pytest.mark.parametrize("lost_before", [False, True])
-def test_pods_that_the_cache_lacks_are_not_gone(story: Story, *, lost_before: bool) -> None:
+def test_pods_that_the_cache_lacks_are_not_gone(story: LosingScaler, *, lost_before: bool) -> None:
     if lost_before:
         story.sync(1, LEFT)
     story.pods = []
@@ -227,7 +227,7 @@ def test_pods_that_the_cache_lacks_are_not_gone(story: Story, *, lost_before: bo
     assert story.sync(LATE + 3, LEFT) == 8
 
 
-def test_no_more_pods_are_kept_than_the_cache_lacks(story: Story) -> None:
+def test_no_more_pods_are_kept_than_the_cache_lacks(story: LosingScaler) -> None:
     story.pods = [pod(f"new-{number}") for number in range(8)]
     story.sync(1, PodsReading(LEFT, overdue=FEWER))
     (reporting,) = story.memory.history.reporting.values()
@@ -236,19 +236,19 @@ def test_no_more_pods_are_kept_than_the_cache_lacks(story: Story) -> None:
 
 def test_an_overdue_reading_is_remembered() -> None:
     """The first readings of Prometheus are overdue: its sample interval is not known yet."""
-    story = Story()
+    story = LosingScaler()
     story.sync(0, PodsReading(HALF, overdue="its sample interval is not known yet"))
     assert story.sync(1, LEFT) == 10
 
 
-def test_an_overdue_reading_keeps_its_own_reason(story: Story) -> None:
+def test_an_overdue_reading_keeps_its_own_reason(story: LosingScaler) -> None:
     story.sync(1, LEFT)
     story.sync(2, PodsReading(LEFT, overdue="the answer is partial"))
     assert story.message().endswith("the answer is partial: it may scale up, not down")
 
 
 def test_values_of_unknown_pods_are_not_kept() -> None:
-    story = Story()
+    story = LosingScaler()
     story.sync(0, HALF | {f"other-{number}": 10_000 for number in range(100)})
     (reporting,) = story.memory.history.reporting.values()
     assert reporting.pods == tuple(HALF)
@@ -258,7 +258,7 @@ def test_values_of_unknown_pods_are_not_kept() -> None:
 @pytest.mark.parametrize("lost", [0, 1])
 def test_one_of_two_metrics_loses_values(lost: int) -> None:
     metrics = [pods_metric("10"), pods_metric("10", name="other")]
-    story = Story(*metrics)
+    story = LosingScaler(*metrics)
     low = dict.fromkeys(HALF, 2_000)
     for at, loaded in enumerate((HALF, LEFT)):
         readings = [low, low]
@@ -270,33 +270,33 @@ def test_one_of_two_metrics_loses_values(lost: int) -> None:
 def test_two_selectors_of_one_metric_are_apart() -> None:
     selected = pods_metric("10")
     selected["pods"]["metric"]["selector"] = {"matchLabels": {"verb": "GET"}}
-    story = Story(pods_metric("10"), selected)
+    story = LosingScaler(pods_metric("10"), selected)
     story.sync(0, HALF, LEFT)
     assert story.sync(1, LEFT, LEFT) == 10
     assert len(story.memory.history.reporting) == 2
 
 
 def test_metrics_of_no_pods_have_no_part() -> None:
-    story = Story(external_metric(averageValue="1"))
+    story = LosingScaler(external_metric(averageValue="1"))
     assert story.sync(0, ExternalReading((10_000,))) == 10
     assert story.memory.history.reporting == {}
     assert story.sync(1, ExternalReading((3_000,))) == 3
 
 
-def test_metrics_that_left_the_spec_are_forgotten(story: Story) -> None:
+def test_metrics_that_left_the_spec_are_forgotten(story: LosingScaler) -> None:
     story.spec = autoscaler([pods_metric("10", name="other")], LIVE, **eager())
     story.sync(1, HALF)
     assert list(story.memory.history.reporting) == ["pods other nil"]
 
 
-def test_another_target_of_the_metric_forgets_nothing(story: Story) -> None:
+def test_another_target_of_the_metric_forgets_nothing(story: LosingScaler) -> None:
     story.spec = autoscaler([pods_metric("12")], LIVE, **eager())
     assert story.sync(1, LEFT) == 10
 
 
 @pytest.mark.parametrize("container", ["", "app"])
 def test_a_resource_metric_loses_values(container: str) -> None:
-    story = Story(container_metric(100) if container else cpu_metric(100))
+    story = LosingScaler(container_metric(100) if container else cpu_metric(100))
     whole = {name: value // 10 for name, value in HALF.items()}
     left = {name: whole[name] for name in LEFT}
     assert story.sync(0, usages(whole)) == 10
@@ -304,7 +304,7 @@ def test_a_resource_metric_loses_values(container: str) -> None:
     assert "unable to get metrics for resource cpu: 5 of 10 Ready pods lack a value" in story.message()
 
 
-def test_a_pause_forgets_nothing(story: Story) -> None:
+def test_a_pause_forgets_nothing(story: LosingScaler) -> None:
     story.constraints = Constraints(PAUSED)
     story.sync(1, GONE)
     story.constraints = Constraints()
@@ -312,7 +312,7 @@ def test_a_pause_forgets_nothing(story: Story) -> None:
 
 
 def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
-    story = Story(mode=BOOST)
+    story = LosingScaler(mode=BOOST)
     story.constraints = Constraints(BOOST, boost=Boost(BOOST))
     story.sync(0, HALF)
     story.sync(1, LEFT)
@@ -320,21 +320,21 @@ def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
     assert story.memory.status.desired_replicas == 8
 
 
-def test_a_fallback_may_raise(story: Story) -> None:
+def test_a_fallback_may_raise(story: LosingScaler) -> None:
     observation = story.observe(PodsReading(LEFT))
     seen = msgspec.structs.replace(observation, fallback=12)
     made = guarded.decide(story.spec, seen, story.memory, NOW + SECOND, story.constraints)
     assert made.replicas == 12
 
 
-def test_a_clock_that_is_set_keeps_the_bound(story: Story) -> None:
+def test_a_clock_that_is_set_keeps_the_bound(story: LosingScaler) -> None:
     story.sync(1, LEFT)
     story.memory = memories.shifted(story.memory, 1000 * SECOND)
     assert story.sync(LATE + 1000, LEFT) == 10
     assert story.sync(LATE + 1001, LEFT) == 8
 
 
-def test_the_end_of_a_block_is_known(story: Story) -> None:
+def test_the_end_of_a_block_is_known(story: LosingScaler) -> None:
     assert lost_values.next_end(story.memory.history.reporting, NOW) is None
     story.sync(1, LEFT)
     reporting = story.memory.history.reporting
@@ -353,7 +353,7 @@ def test_lost_values_never_lower_a_decision(values: list[int], data: st.DataObje
     names = data.draw(st.sets(st.sampled_from(sorted(whole))))
     left = {name: value for name, value in whole.items() if name not in names}
     at_target = dict.fromkeys(whole, 10_000)
-    full, part = Story(replicas=len(values)), Story(replicas=len(values))
+    full, part = LosingScaler(replicas=len(values)), LosingScaler(replicas=len(values))
     full.sync(0, at_target)
     part.sync(0, at_target)
     wanted, count = full.sync(1, whole), part.sync(1, left)
@@ -371,7 +371,7 @@ def test_lost_values_never_lower_a_decision(values: list[int], data: st.DataObje
 )
 def test_a_pod_that_had_a_value_blocks_for_the_bound(syncs: list[tuple[float, dict[str, int]]]) -> None:
     """What blocks is worked out here from the times of the values alone."""
-    story, at = Story(), 0.0
+    story, at = LosingScaler(), 0.0
     story.sync(0, HALF)
     since: dict[str, float | None] = dict.fromkeys(HALF)
     for pause, values in syncs:
@@ -438,7 +438,7 @@ def _field(reading: ObjectReading | ExternalReading) -> str:
 def test_missing_data_takes_no_needed_pod_away(data: st.DataObject, names: set[str]) -> None:
     """The load stays; within the bound anything may be missing, in one metric or in several."""
     chosen = [WHOLE[name] for name in sorted(names)]
-    story = Story(*(metric for metric, _ in chosen))
+    story = LosingScaler(*(metric for metric, _ in chosen))
     assert story.sync(0, *(whole for _, whole in chosen)) == 10
     for at in data.draw(st.lists(st.integers(1, LATE), max_size=8, unique=True).map(sorted)):
         readings = [data.draw(faults(whole)) for _, whole in chosen]

@@ -16,10 +16,10 @@ from adapter.model.timestamps import SECOND
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from tests.autoscaler.metrics.test_sources import Bench
+from tests.autoscaler.metrics.test_sources import SourceBench
 from tests.support.clock import WALL
 from tests.support.scaling import external_metric
-from tests.support.world import Outcome, World, vector, world
+from tests.support.world import Outcome, RulesWorld, vector, world
 
 RULES = """
 externalRules:
@@ -34,10 +34,10 @@ A, B = Endpoint("a", "10.0.0.1", 9090), Endpoint("b", "10.0.0.2", 9090)
 GONE = "Service inference/gateway has no endpoints"
 
 
-class EndpointBench(Bench):
+class EndpointBench(SourceBench):
     """A bench whose external metrics are scraped."""
 
-    def __init__(self, here: World, feeds: Poller) -> None:
+    def __init__(self, here: RulesWorld, feeds: Poller) -> None:
         super().__init__(here, feeds, scrapes=True)
         provided: Any = self.provided
         other: Any = self.other

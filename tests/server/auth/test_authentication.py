@@ -47,7 +47,7 @@ ANONYMOUS = {"user": "system:anonymous", "groups": ["system:unauthenticated"]}
 Headers = dict[str, str] | list[tuple[str, str]]
 
 
-class World:
+class CertifiedCallers:
     """A server, its clock and its trust, and callers with certificates."""
 
     def __init__(self, served: Served, clock: ShiftedClock, authority: Authority, directory: Path) -> None:
@@ -133,27 +133,29 @@ Start = Callable[..., Any]
 def start(serve: ServerFactory, authority: Authority, tmp_path: Path, faults: ProblemLog) -> Start:
     """Return a starter of servers that believe what a ConfigMap says."""
 
-    async def start(entries: dict[str, str] | None, **settings: Any) -> World:
+    async def start(entries: dict[str, str] | None, **settings: Any) -> CertifiedCallers:
         clock = ShiftedClock()
         store = TrustStore(faults)
         if entries is not None:
             store.adopt_config_map(entries)
-        return World(await serve(believed=store, clock=clock, **settings), clock, authority, tmp_path)
+        return CertifiedCallers(
+            await serve(believed=store, clock=clock, **settings), clock, authority, tmp_path
+        )
 
     return start
 
 
 @pytest.fixture
-async def world(start: Start) -> World:
+async def world(start: Start) -> CertifiedCallers:
     """Return a server as kubeadm's clusters have it."""
-    made: World = await start(config_map(PROXY.pem, CLIENTS.pem))
+    made: CertifiedCallers = await start(config_map(PROXY.pem, CLIENTS.pem))
     return made
 
 
 # --- the front proxy
 
 
-async def test_the_aggregators_own_names(world: World) -> None:
+async def test_the_aggregators_own_names(world: CertifiedCallers) -> None:
     check = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}
     assert (await world.get(AGGREGATOR, check)).status == 200
     assert world.served.reviews.specs == [], "the availability check depends on no review"
@@ -161,7 +163,7 @@ async def test_the_aggregators_own_names(world: World) -> None:
     assert found == {"user": "system:aggregator", "groups": ["system:authenticated"]}
 
 
-async def test_all_that_a_front_proxy_says(world: World) -> None:
+async def test_all_that_a_front_proxy_says(world: CertifiedCallers) -> None:
     headers = [
         ("X-Remote-User", "bob"),
         ("X-Remote-Group", "a,b"),
@@ -177,13 +179,15 @@ async def test_all_that_a_front_proxy_says(world: World) -> None:
     }
 
 
-async def test_without_a_certificate_no_spelling_helps(world: World) -> None:
+async def test_without_a_certificate_no_spelling_helps(world: CertifiedCallers) -> None:
     names = ("X-Remote-User", "x-remote-user", "X-REMOTE-USER", "X-remote-useR")
     headers = [*((name, "admin") for name in names), ("x-Remote-group", "system:masters")]
     assert await world.caller(None, headers) == ANONYMOUS
 
 
-async def test_an_ordinary_client_is_no_front_proxy(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_ordinary_client_is_no_front_proxy(
+    world: CertifiedCallers, caplog: pytest.LogCaptureFixture
+) -> None:
     found = await world.caller(ALICE, ADMIN)
     assert (found["user"], found["groups"]) == ("alice", ["devs", "a,b", "system:authenticated"])
     (record,) = [record for record in caplog.records if "is not accepted as front proxy" in record.message]
@@ -193,7 +197,7 @@ async def test_an_ordinary_client_is_no_front_proxy(world: World, caplog: pytest
     assert facts["authorities"] == "CN=front-proxy-ca"
 
 
-async def test_a_name_that_is_not_allowed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_name_that_is_not_allowed(world: CertifiedCallers, caplog: pytest.LogCaptureFixture) -> None:
     other = PROXY.issue("aggregator")
     assert await world.refused(other, BOB) == "401"
     assert await world.refused(other, BOB) == "401"
@@ -214,7 +218,7 @@ async def test_a_name_that_is_not_allowed(world: World, caplog: pytest.LogCaptur
     )
 
 
-async def test_a_name_in_another_case_or_in_a_list_is_another_name(world: World) -> None:
+async def test_a_name_in_another_case_or_in_a_list_is_another_name(world: CertifiedCallers) -> None:
     for name in ("Front-Proxy-Client", "front-proxy-client ", "front-proxy-client,x", ""):
         assert await world.refused(PROXY.issue(name), BOB) == "401", name
 
@@ -233,7 +237,7 @@ async def test_one_authority_for_both_purposes_and_another_name(start: Start) ->
     assert (await world.caller(CLIENTS.issue("front-proxy-client"), BOB))["user"] == "bob"
 
 
-async def test_a_front_proxy_that_names_no_user_is_refused(world: World) -> None:
+async def test_a_front_proxy_that_names_no_user_is_refused(world: CertifiedCallers) -> None:
     assert await world.refused(AGGREGATOR, {"X-Remote-Group": "system:masters"}) == "401"
     assert await world.refused(AGGREGATOR, {"X-Remote-User": "", "X-Remote-Group": "system:masters"}) == "401"
 
@@ -241,7 +245,7 @@ async def test_a_front_proxy_that_names_no_user_is_refused(world: World) -> None
 # --- client certificates
 
 
-async def test_a_client_certificate(world: World) -> None:
+async def test_a_client_certificate(world: CertifiedCallers) -> None:
     assert await world.caller(ALICE, {}) == {
         "user": "alice",
         "groups": ["devs", "a,b", "system:authenticated"],
@@ -253,12 +257,12 @@ async def test_a_client_certificate(world: World) -> None:
     }
 
 
-async def test_a_master_by_certificate(world: World) -> None:
+async def test_a_master_by_certificate(world: CertifiedCallers) -> None:
     assert (await world.get(CLIENTS.issue("root", "system:masters"), {})).status == 200
     assert world.served.reviews.specs == []
 
 
-async def test_a_client_certificate_without_a_name(world: World) -> None:
+async def test_a_client_certificate_without_a_name(world: CertifiedCallers) -> None:
     assert await world.refused(CLIENTS.issue(""), {}) == "401"
 
 
@@ -280,7 +284,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("shown", BAD.values(), ids=BAD)
-async def test_bad_certificates_name_no_user(world: World, shown: Identity) -> None:
+async def test_bad_certificates_name_no_user(world: CertifiedCallers, shown: Identity) -> None:
     """Each is turned away in the handshake, and would be by the judgement of the request alone."""
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
@@ -296,13 +300,13 @@ async def test_bad_certificates_name_no_user(world: World, shown: Identity) -> N
 @pytest.mark.parametrize(
     "shown", [STRANGER.issue("front-proxy-client"), NAMESAKE.issue("alice"), TWIN.issue("front-proxy-client")]
 )
-async def test_the_judgement_does_not_rely_on_the_handshake(world: World, shown: Identity) -> None:
+async def test_the_judgement_does_not_rely_on_the_handshake(world: CertifiedCallers, shown: Identity) -> None:
     world.served.certificate.believe(pem(STRANGER.certificate, NAMESAKE.certificate, TWIN.certificate))
     assert await world.refused(shown, ADMIN) == "401"
     assert await world.refused(shown, {}) == "401", "never anonymous"
 
 
-async def test_an_intermediate_authority(world: World) -> None:
+async def test_an_intermediate_authority(world: CertifiedCallers) -> None:
     shown = INTERMEDIATE.issue("front-proxy-client")
     assert (await world.caller(shown, BOB))["user"] == "bob"
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
@@ -318,7 +322,7 @@ async def test_a_bundle_whose_authority_is_an_intermediate(start: Start) -> None
 # --- trust is judged for every request
 
 
-async def test_an_authority_that_is_taken_away_counts_at_once(world: World) -> None:
+async def test_an_authority_that_is_taken_away_counts_at_once(world: CertifiedCallers) -> None:
     proxy, client = await world.connect(AGGREGATOR), await world.connect(ALICE)
     assert [(await request(each, BOB)).status for each in (proxy, client)] == [200, 200]
     new_proxy, new_clients = Signer("front-proxy-ca"), Signer("kubernetes")
@@ -335,7 +339,7 @@ async def test_an_authority_that_is_taken_away_counts_at_once(world: World) -> N
     assert [(await request(each, BOB)).status for each in (proxy, client)] == [200, 200]
 
 
-async def test_changed_names_and_headers_count_at_once(world: World) -> None:
+async def test_changed_names_and_headers_count_at_once(world: CertifiedCallers) -> None:
     connection = await world.connect(AGGREGATOR)
     assert (await request(connection, BOB)).status == 200
     world.store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=["another"]))
@@ -346,7 +350,9 @@ async def test_changed_names_and_headers_count_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("chain", ["leaf", "intermediate"])
-async def test_a_certificate_that_ends_while_its_connection_is_open(world: World, chain: str) -> None:
+async def test_a_certificate_that_ends_while_its_connection_is_open(
+    world: CertifiedCallers, chain: str
+) -> None:
     short = (-DAY, timedelta(hours=1))
     issuer = PROXY if chain == "leaf" else Signer("i", parent=PROXY, lifetime=short)
     connection = await world.connect(
@@ -359,7 +365,7 @@ async def test_a_certificate_that_ends_while_its_connection_is_open(world: World
     assert (await request(connection, BOB)).status == 401
 
 
-def ask_in_a_thread(world: World, context: ssl.SSLContext, session: Any) -> tuple[int, bool, Any]:
+def ask_in_a_thread(world: CertifiedCallers, context: ssl.SSLContext, session: Any) -> tuple[int, bool, Any]:
     """Return status, whether the session was resumed, and the session of one request; blocking."""
     with (
         socket.create_connection(("127.0.0.1", world.served.server.port)) as plain,
@@ -381,7 +387,7 @@ def ask_in_a_thread(world: World, context: ssl.SSLContext, session: Any) -> tupl
     ],
 )
 async def test_a_resumed_session_is_worth_what_its_certificate_is_worth_now(
-    world: World, version: ssl.TLSVersion, issuer: Signer
+    world: CertifiedCallers, version: ssl.TLSVersion, issuer: Signer
 ) -> None:
     context = world.context(issuer.issue("front-proxy-client"), version)
 
@@ -417,7 +423,7 @@ async def test_before_anything_was_read_no_certificate_counts(start: Start) -> N
 TOKEN = {"Authorization": "Bearer secret-token"}
 
 
-async def test_a_token(world: World) -> None:
+async def test_a_token(world: CertifiedCallers) -> None:
     world.served.reviews.tokens["secret-token"] = User("owner", "5", ("g",), (("k", ("v",)),))
     assert await world.caller(None, TOKEN) == {
         "user": "owner",
@@ -427,7 +433,7 @@ async def test_a_token(world: World) -> None:
     }
 
 
-async def test_an_unknown_token(world: World) -> None:
+async def test_an_unknown_token(world: CertifiedCallers) -> None:
     answer = await world.get(None, TOKEN)
     assert (answer.status, answer.text) == (401, UNAUTHORIZED)
     assert "www-authenticate" not in answer.headers
@@ -437,13 +443,13 @@ async def test_an_unknown_token(world: World) -> None:
     assert world.served.reviews.specs == []
 
 
-async def test_no_token_review_for_other_schemes(world: World) -> None:
+async def test_no_token_review_for_other_schemes(world: CertifiedCallers) -> None:
     for value in ("Basic dTpw", "Bearer", "Bearer  t", "Negotiate x", ""):
         assert await world.caller(None, {"Authorization": value}) == ANONYMOUS
     assert world.served.reviews.reviewed == []
 
 
-async def test_the_order_of_authenticators(world: World) -> None:
+async def test_the_order_of_authenticators(world: CertifiedCallers) -> None:
     world.served.reviews.tokens["secret-token"] = User("owner")
     assert (await world.caller(AGGREGATOR, BOB | TOKEN))["user"] == "bob"
     assert (await world.caller(ALICE, BOB | TOKEN))["user"] == "alice"
@@ -454,7 +460,7 @@ async def test_the_order_of_authenticators(world: World) -> None:
     assert (await world.get(ALICE, {"Authorization": "Bearer bad"})).status == 200
 
 
-async def test_an_answer_about_a_token_is_good_for_its_time(world: World) -> None:
+async def test_an_answer_about_a_token_is_good_for_its_time(world: CertifiedCallers) -> None:
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     assert (await world.get(None, TOKEN)).status == 200
@@ -472,7 +478,7 @@ async def test_an_answer_about_a_token_is_good_for_its_time(world: World) -> Non
     assert reviews.reviewed == ["secret-token"] * 3
 
 
-async def test_without_a_token_review_a_token_is_worth_nothing(world: World) -> None:
+async def test_without_a_token_review_a_token_is_worth_nothing(world: CertifiedCallers) -> None:
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     assert (await world.get(None, TOKEN)).status == 200
@@ -486,7 +492,7 @@ async def test_without_a_token_review_a_token_is_worth_nothing(world: World) -> 
 
 
 @pytest.mark.parametrize("before", ["known", "of another address"])
-async def test_a_good_token_does_not_wait_behind_made_up_ones(world: World, before: str) -> None:
+async def test_a_good_token_does_not_wait_behind_made_up_ones(world: CertifiedCallers, before: str) -> None:
     """A flood of random tokens from an address keeps out neither a token that was accepted from there, nor
     the tokens of other addresses.
     """
@@ -505,7 +511,7 @@ async def test_a_good_token_does_not_wait_behind_made_up_ones(world: World, befo
     assert owner.result().status == 200
 
 
-async def test_a_token_that_is_no_longer_good_loses_its_place(world: World) -> None:
+async def test_a_token_that_is_no_longer_good_loses_its_place(world: CertifiedCallers) -> None:
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     assert (await world.get(None, TOKEN)).status == 200
@@ -536,7 +542,7 @@ async def test_one_token_shown_many_times_from_one_address_leaves_room_for_other
     assert owner.result().status == 200
 
 
-async def test_no_token_is_kept_or_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_kept_or_logged(world: CertifiedCallers, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     secret = "eyJ-a-very-secret-token"
     world.served.reviews.tokens[secret] = User("owner")
@@ -576,7 +582,7 @@ async def test_without_anonymous_only_open_paths_are_open(start: Start) -> None:
     ] == "system:anonymous"
 
 
-async def test_attempts_are_counted(world: World) -> None:
+async def test_attempts_are_counted(world: CertifiedCallers) -> None:
     await world.get(None, {})
     await world.get(ALICE, {})
     await world.get(None, TOKEN)
@@ -589,5 +595,5 @@ async def test_attempts_are_counted(world: World) -> None:
     assert 'authentication_attempts{result="error"} 2.0' in world.served.monitoring.exposition()
 
 
-async def test_a_certificate_with_a_name_that_is_not_ascii(world: World) -> None:
+async def test_a_certificate_with_a_name_that_is_not_ascii(world: CertifiedCallers) -> None:
     assert (await world.caller(CLIENTS.issue("größe"), {}))["user"] == "größe"

@@ -45,7 +45,7 @@ rules:
 COMMAND = re.compile(r"kubectl -n shop get hpa web -o yaml \| fastpath boost (.*)- \| kubectl apply -f -")
 
 
-class Kind(NamedTuple):
+class ClusterKind(NamedTuple):
     """A kind of cluster: who has which APIService, and what `fastpath doctor shop/web` has to say there.
 
     `renewed` is how long ago the scaler renewed its Lease, None without a scaler. `change` is a part of what
@@ -63,28 +63,28 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "no adapter": Kind(
+    "no adapter": ClusterKind(
         {},
         status=1,
         diagnosis=f"no APIService is registered for {CUSTOM}",
         change="install a metrics adapter: docs/guides/deploy.md",
     ),
-    "prometheus-adapter": Kind({f"v1beta1.{CUSTOM}": ADAPTER}, preflight=1),
-    "prometheus-adapter and KEDA": Kind(
+    "prometheus-adapter": ClusterKind({f"v1beta1.{CUSTOM}": ADAPTER}, preflight=1),
+    "prometheus-adapter and KEDA": ClusterKind(
         {f"v1beta1.{CUSTOM}": ADAPTER, f"v1beta1.{EXTERNAL}": KEDA}, preflight=1
     ),
-    "KEDA beside Fastpath": Kind(
+    "KEDA beside Fastpath": ClusterKind(
         REGISTERED | {f"v1beta1.{EXTERNAL}": KEDA}, renewed=1.0, floors=True, change="--handshake object -"
     ),
-    "Fastpath without a scaler": Kind(REGISTERED, change="boost it: install components/scaler first"),
-    "Fastpath without floors": Kind(
+    "Fastpath without a scaler": ClusterKind(REGISTERED, change="boost it: install components/scaler first"),
+    "Fastpath without floors": ClusterKind(
         REGISTERED, renewed=1.0, change="boost it: install components/scaler first"
     ),
-    "Fastpath with a scaler": Kind(REGISTERED, renewed=1.0, floors=True, change="fastpath boost - |"),
-    "a scaler that is gone": Kind(
+    "Fastpath with a scaler": ClusterKind(REGISTERED, renewed=1.0, floors=True, change="fastpath boost - |"),
+    "a scaler that is gone": ClusterKind(
         REGISTERED, renewed=3600.0, floors=True, change="boost it: have the scaler run first: scaler-0_1 last"
     ),
-    "rights of one namespace": Kind(
+    "rights of one namespace": ClusterKind(
         REGISTERED,
         renewed=1.0,
         floors=True,
@@ -99,7 +99,7 @@ KINDS = {
 }
 
 
-class Server:
+class FloorsServer:
     """A metrics server: custom metrics in the `versions` that are registered to it, and floors."""
 
     def __init__(self, versions: Collection[str], *, floors: bool) -> None:
@@ -134,7 +134,7 @@ class Scene:
     """A cluster of a kind, with HPA web of Deployment web in namespace shop; verbs run beside it."""
 
     def __init__(
-        self, kind: Kind, cluster: Cluster, folder: Path, capsys: pytest.CaptureFixture[str]
+        self, kind: ClusterKind, cluster: Cluster, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.kind = kind
         self.cluster = cluster
@@ -164,7 +164,7 @@ async def scene(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Scene]:
-    kind: Kind = KINDS[request.param]
+    kind: ClusterKind = KINDS[request.param]
     monkeypatch.setenv("PATH", "")  # no scaler is asked, which the sandbox has no pods for
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster())
@@ -174,7 +174,7 @@ async def scene(
         for place in set(kind.servers.values()):
             names = {name for name, owner in kind.servers.items() if owner == place}
             application = web.Application()
-            server = Server(names, floors=kind.floors and place == FASTPATH)
+            server = FloorsServer(names, floors=kind.floors and place == FASTPATH)
             application.router.add_route("*", "/{path:.*}", server.handle)
             running = TestServer(application, host="127.0.0.1", scheme="https")
             await running.start_server(ssl=authority.server_context())
