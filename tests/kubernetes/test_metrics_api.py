@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client as kubernetes
@@ -22,6 +21,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model.timestamps import SECOND, read_instant
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.answering import AnsweringServer
 from tests.support.apiclient import error_of
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
@@ -31,32 +31,33 @@ VERSIONS = {CUSTOM: "v1beta2", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
 TIME = "2026-11-20T12:00:00Z"
 
 
-class Adapter:
-    """The adapter behind the API server: remembers what it is asked, answers what a test says.
+class Adapter(AnsweringServer):
+    """The adapter behind the API server. Versions that are `missing` are not found."""
 
-    Versions that are `missing` are not found.
-    """
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.status = 200
-        self.body: Any = {}
+    def __init__(self, authority: Authority) -> None:
+        context = authority.server_context()
+        context.verify_mode = ssl.CERT_NONE
+        super().__init__(tls=context)
+        self.shown: Any = {}
         self.missing: set[str] = set()
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def handle(self, request: web.Request) -> web.Response:
-        self.asked.append(request.raw_path)
+    @property
+    def asked(self) -> list[str]:
+        return [request.raw_path for request in self.requests]
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         await self.gate.wait()
         if request.path.split("/")[3] in self.missing:
             return web.Response(status=404, text="404 page not found")
-        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        body = self.shown if isinstance(self.shown, bytes) else json.dumps(self.shown).encode()
         return web.Response(status=self.status, body=body, content_type="application/json")
 
     def refuse(self, code: int, reason: str, message: str) -> None:
         """Answer as an API server refuses."""
         self.status = code
-        self.body = {
+        self.shown = {
             "kind": "Status",
             "apiVersion": "v1",
             "status": "Failure",
@@ -67,13 +68,12 @@ class Adapter:
 
 
 class Aggregation:
-    """A cluster, the adapter that it asks, and the client. `port` is the adapter's."""
+    """A cluster, the adapter that it asks, and the client."""
 
-    def __init__(self, adapter: Adapter, cluster: Cluster, client: KubernetesClient, port: int) -> None:
+    def __init__(self, adapter: Adapter, cluster: Cluster, client: KubernetesClient) -> None:
         self.adapter = adapter
         self.cluster = cluster
         self.client = client
-        self.port = port
         self.clock = FakeClock()
         self.api = MetricsAPI(client, self.clock)
 
@@ -85,7 +85,7 @@ class Aggregation:
     def asked_versions(self) -> list[str]:
         """Return the versions of metrics.k8s.io that the adapter was asked for, and forget them."""
         asked = [path.split("/")[3] for path in self.adapter.asked if path.startswith(f"/apis/{RESOURCE}/")]
-        self.adapter.asked.clear()
+        self.adapter.requests.clear()
         return asked
 
 
@@ -114,30 +114,17 @@ def register_version(cluster: Cluster, name: str, port: int, priority: int = 100
 async def asking(
     authority: Authority, *, registered: bool = True, seconds: float = 5.0
 ) -> AsyncIterator[Aggregation]:
-    adapter = Adapter()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", adapter.handle)
-    context = authority.server_context()
-    context.verify_mode = ssl.CERT_NONE
-    server = TestServer(app, host="127.0.0.1", scheme="https")
-    await server.start_server(ssl=context, shutdown_timeout=0.1)
-
     async def no_pause(_: float) -> None:
         await asyncio.sleep(0)
 
-    try:
-        async with Cluster() as cluster:
-            configuration = credentials.ClientConfiguration(cluster.url)
-            async with await kubernetes.connect(
-                configuration, sleep=no_pause, random=lambda: 0.0, timeout=seconds
-            ) as client:
-                if registered:
-                    assert server.port is not None
-                    register(cluster, server.port)
-                yield Aggregation(adapter, cluster, client, server.port or 0)
-    finally:
-        adapter.gate.set()
-        await server.close()
+    async with Adapter(authority) as adapter, Cluster() as cluster:
+        configuration = credentials.ClientConfiguration(cluster.url)
+        async with await kubernetes.connect(
+            configuration, sleep=no_pause, random=lambda: 0.0, timeout=seconds
+        ) as client:
+            if registered:
+                register(cluster, adapter.port)
+            yield Aggregation(adapter, cluster, client)
 
 
 @pytest.fixture
@@ -224,14 +211,14 @@ async def test_a_name_that_leads_elsewhere_is_not_asked_for(aggregation: Aggrega
 async def test_an_empty_answer_is_no_value_and_no_error(
     aggregation: Aggregation, name: str, body: Any
 ) -> None:
-    aggregation.adapter.body = body
+    aggregation.adapter.shown = body
     assert await QUESTIONS[name][0](aggregation.api) == ()
 
 
 async def test_custom_values(aggregation: Aggregation) -> None:
     described = {"kind": "Pod", "namespace": "shop", "name": "web-0", "apiVersion": "/v1"}
     named = {"metric": {"name": "load", "selector": None}}
-    aggregation.adapter.body = {
+    aggregation.adapter.shown = {
         "kind": "MetricValueList",
         "apiVersion": "custom.metrics.k8s.io/v1beta2",
         "metadata": {},
@@ -249,7 +236,7 @@ async def test_custom_values(aggregation: Aggregation) -> None:
 
 
 async def test_external_values(aggregation: Aggregation) -> None:
-    aggregation.adapter.body = {
+    aggregation.adapter.shown = {
         "items": [
             {
                 "metricName": "queue",
@@ -269,7 +256,7 @@ async def test_external_values(aggregation: Aggregation) -> None:
 
 async def test_usages(aggregation: Aggregation) -> None:
     usage = {"cpu": "250m", "memory": "64Mi"}
-    aggregation.adapter.body = {
+    aggregation.adapter.shown = {
         "items": [
             {
                 "metadata": {"name": "web-0", "namespace": "shop"},
@@ -337,7 +324,7 @@ async def test_a_group_that_is_not_served_is_not_found(authority: Authority, nam
 async def test_an_answer_that_is_no_status_is_worded_by_its_code(
     aggregation: Aggregation, code: int, body: bytes, words: str
 ) -> None:
-    aggregation.adapter.status, aggregation.adapter.body = code, body
+    aggregation.adapter.status, aggregation.adapter.shown = code, body
     raised = await error_of(aggregation.api.external("shop", "queue", ""))
 
     assert raised.status == code
@@ -364,7 +351,7 @@ WRONG = {
     ],
 )
 async def test_an_answer_that_is_no_list_of_values(aggregation: Aggregation, name: str, body: bytes) -> None:
-    aggregation.adapter.body = body
+    aggregation.adapter.shown = body
     raised = await error_of(QUESTIONS[name][0](aggregation.api))
 
     assert (raised.status, raised.reason) == (0, "Decode")
@@ -397,7 +384,7 @@ async def serving_custom(authority: Authority, **priorities: int) -> AsyncIterat
     async with asking(authority) as aggregation:
         aggregation.cluster.delete("APIService", NEW)
         for version, priority in priorities.items():
-            register_version(aggregation.cluster, f"{version}.{CUSTOM}", aggregation.port, priority)
+            register_version(aggregation.cluster, f"{version}.{CUSTOM}", aggregation.adapter.port, priority)
         yield aggregation
 
 
@@ -417,7 +404,7 @@ async def test_custom_metrics_are_read_in_the_version_that_discovery_prefers(
 ) -> None:
     """As the HPA controller reads them, so prometheus-adapter is read, which serves v1beta1 alone."""
     async with serving_custom(authority, **priorities) as aggregation:
-        aggregation.adapter.body = loads(version)
+        aggregation.adapter.shown = loads(version)
         assert [await read_load(aggregation), await read_load(aggregation)] == [[version], [version]]
         looks = [request for request in aggregation.cluster.requests if request.path == f"/apis/{CUSTOM}"]
         assert len(looks) == 1
@@ -442,11 +429,11 @@ STABLE, BETA = f"v1.{RESOURCE}", f"v1beta1.{RESOURCE}"
 async def reading(authority: Authority, *names: str) -> AsyncIterator[Aggregation]:
     """Yield a cluster in which only these APIServices of metrics.k8s.io are registered."""
     async with asking(authority) as aggregation:
-        aggregation.adapter.body = USED
+        aggregation.adapter.shown = USED
         if BETA not in names:
             aggregation.cluster.delete("APIService", BETA)
         if STABLE in names:
-            register_version(aggregation.cluster, STABLE, aggregation.port)
+            register_version(aggregation.cluster, STABLE, aggregation.adapter.port)
         yield aggregation
 
 
@@ -501,7 +488,7 @@ async def test_a_group_that_is_gone_is_an_error_and_never_no_usage(authority: Au
         for _ in range(3):
             with pytest.raises(KubernetesError, match="could not find the requested resource"):
                 await aggregation.api.resource("shop", "app=web")
-        register_version(aggregation.cluster, STABLE, aggregation.port)
+        register_version(aggregation.cluster, STABLE, aggregation.adapter.port)
         assert await read(aggregation) == ["v1"], "found as soon as it is there"
 
 

@@ -1,7 +1,9 @@
 """A server on loopback that answers what a test says, and remembers who asked."""
 
 import ssl
+from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from fastpath_sandbox.listener import Listener
@@ -31,3 +33,13 @@ class AnsweringServer(Listener):
     async def _keep(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append(request)
         return await self.answer(request)
+
+
+def forward(folder: Path, monkeypatch: pytest.MonkeyPatch, server: Listener) -> Path:
+    """Have kubectl forward its port to a server; return the file with its command lines."""
+    kubectl, calls = folder / "kubectl", folder / "calls"
+    words = f"Forwarding from {server.address} -> 10254"
+    kubectl.write_text(f"#!/bin/sh\necho \"$@\" >>{calls}\necho '{words}'\nexec sleep 60\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return calls

@@ -24,7 +24,7 @@ from fastpath_sandbox.listener import Listener
 from fastpath_tools import explain
 from fastpath_tools.live import scaler_access
 from scripts.generate import crd
-from tests.support.answering import AnsweringServer
+from tests.support.answering import AnsweringServer, forward
 from tests.support.controller import Bench, fpa, shown_document
 from tests.support.processor import limited
 from tests.support.scaling import external_metric
@@ -211,7 +211,7 @@ def lease(cluster: Cluster, holder: str, name: str = SLICE) -> None:
 def kubectl(folder: Path, script: str) -> str:
     """Put a program of that name into a folder; return a PATH that begins with it."""
     program = folder / "kubectl"
-    program.write_text(f'#!/bin/sh\necho "$@" >{folder}/arguments\n{script}\n')
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return f"{folder}:/usr/bin:/bin"
 
@@ -221,8 +221,7 @@ def kubectl(folder: Path, script: str) -> str:
 async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
     tmp_path: Path, scaler: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{scaler.port} -> 10254'\nexec sleep 60")
-    monkeypatch.setenv("PATH", path)
+    calls = forward(tmp_path, monkeypatch, scaler)
     scaler.body = encode(await shown())
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
@@ -231,7 +230,7 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
         document = await read(options)
 
     assert document["name"] == "web"
-    assert (tmp_path / "arguments").read_text().split() == [
+    assert calls.read_text().split() == [
         f"--kubeconfig={kubeconfig}",
         "--context=sandbox",
         "port-forward",
@@ -257,8 +256,7 @@ async def test_requests_that_count_while_a_resize_is_not_actuated(
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{scaler.port} -> 10254'\nexec sleep 60")
-    monkeypatch.setenv("PATH", path)
+    forward(tmp_path, monkeypatch, scaler)
     document = await shown()
     of_container = CPU_USAGE | {"metric": "cpu container resource utilization (percentage of request)"}
     document["last"]["inputs"] = [CPU_USAGE, of_container]
@@ -311,8 +309,7 @@ async def test_what_keeps_pods_from_getting_ready_comes_first(
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{scaler.port} -> 10254'\nexec sleep 60")
-    monkeypatch.setenv("PATH", path)
+    forward(tmp_path, monkeypatch, scaler)
     scaler.body = encode(await shown() | {"kind": kind})
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123", lease_of("default"))

@@ -28,7 +28,7 @@ from fastpath_tools.ui.options import COMMAND
 from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
 from tests.support import doctor
-from tests.support.answering import AnsweringServer
+from tests.support.answering import AnsweringServer, forward
 from tests.support.autoscaler_views import ENTRY
 from tests.support.waiting import running, until
 
@@ -53,13 +53,7 @@ class FleetScaler(AnsweringServer):
 async def scaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FleetScaler]:
     """Serve it behind a kubectl that notes each of its runs."""
     async with FleetScaler() as shown:
-        program = tmp_path / "kubectl"
-        program.write_text(
-            f'#!/bin/sh\necho "$@" >>{tmp_path}/runs\n'
-            f"echo 'Forwarding from 127.0.0.1:{shown.port} -> 10254'\nexec sleep 60\n"
-        )
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        forward(tmp_path, monkeypatch, shown)
         yield shown
 
 
@@ -143,7 +137,7 @@ async def test_what_scalers_decide_comes_from_them(
     assert (rows["web"].floor, rows["web"].is_capped, rows["web"].age) == (7, True, 0.8)
     assert rows["plain"].age is None
     assert scaler.paths == ["/debug/fastpath/autoscalers"], "one process owns both slices"
-    assert (tmp_path / "runs").read_text().count("port-forward") == 1
+    assert (tmp_path / "calls").read_text().count("port-forward") == 1
 
 
 async def test_a_new_state_of_scaler_and_objects_is_seen(
@@ -157,7 +151,7 @@ async def test_a_new_state_of_scaler_and_objects_is_seen(
     cluster.create(doctor.hpa("new", doctor.CPU))
     fleet = await read_until(reader, lambda rows: rows["web"].desired == 9 and "new" in rows)
     assert by_name(fleet)["web"].fault == "<b>"
-    assert (tmp_path / "runs").read_text().count("port-forward") == 1
+    assert (tmp_path / "calls").read_text().count("port-forward") == 1
 
 
 async def test_a_scaler_that_has_no_such_endpoint_is_a_note(
