@@ -24,7 +24,7 @@ from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work
-from tests.support.world import Outcome, compile_rule, scalar, vector
+from tests.support.world import FakeQuerier, Outcome, compile_rule, scalar, vector
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
 RENEWED = refresh_ahead(ttl=1.0, max_age=30.0)
@@ -33,34 +33,24 @@ HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelM
 TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
 
 
-class HeldPrometheus:
-    """Holds every query until the test answers it, or answers at once with `reply`.
-
-    Keeps the order of arrival.
-    """
+class HeldPrometheus(FakeQuerier):
+    """Holds every query until the test releases it, or answers at once with `reply`."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        super().__init__(named_objects)
         self.reply: Callable[[str], Outcome] | None = None
         self._held: dict[int, asyncio.Future[Outcome]] = {}
 
-    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
-        number = len(self.asked)
-        self.asked.append(promql)
+    async def wait(self, promql: str) -> Outcome:
         if self.reply is not None:
-            outcome = self.reply(promql)
-        else:
-            self._held[number] = asyncio.get_running_loop().create_future()
-            outcome = await self._held[number]
-        if isinstance(outcome, PrometheusError):
-            raise outcome
-        if most is not None and len(outcome.samples) > most:
-            raise PrometheusError("size", f"the answer has more than {most} samples")
-        return outcome
+            return self.reply(promql)
+        held: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._held[len(self.asked) - 1] = held
+        return await held
 
-    def answer(self, number: int, outcome: Outcome | None = None) -> None:
+    def release(self, number: int, outcome: Outcome | None = None) -> None:
         """Answer the query of this number, in the order of arrival, by default with every object it names."""
-        self._held.pop(number).set_result(named_objects(self.asked[number]) if outcome is None else outcome)
+        self._held.pop(number).set_result(self.answer(self.asked[number]) if outcome is None else outcome)
 
 
 def named_objects(promql: str) -> QueryResult:
@@ -125,7 +115,7 @@ class AskedCache:
 
     async def answer(self, number: int, outcome: Outcome | None = None) -> list[str]:
         """Answer the query of this number, and return the queries sent when all that can has run."""
-        self.prometheus.answer(number, outcome)
+        self.prometheus.release(number, outcome)
         return await self.settle()
 
     async def settle(self) -> list[str]:
@@ -347,7 +337,7 @@ async def test_a_busy_batch_prefetches_the_oldest_requests(story: AskedCache) ->
     await ask_in_turn(story, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r"))))
     story.objects("a", "s")
     await story.settle()
-    story.prometheus.answer(0)
+    story.prometheus.release(0)
     busy = story.objects("a", "t")
     assert (await story.settle())[1:] == ['sum by (pod, ns) (x{ns=~"a|b",pod=~"t|p|r|q"})']
     await story.answer(1)
@@ -450,12 +440,12 @@ async def test_a_sweep_of_too_many_is_not_repeated(
 async def test_two_samples_for_one_object_end_merging_for_good(story: AskedCache) -> None:
     first, second = story.objects("a", "p"), story.objects("a", "q")
     await story.settle()
-    story.prometheus.answer(
+    story.prometheus.release(
         0, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0), ({"pod": "q"}, 3.0))
     )
     alone = ['sum(x{ns="a",pod="p"}) by (pod)', 'sum(x{ns="a",pod="q"}) by (pod)']
     assert (await story.settle())[1:] == alone
-    story.prometheus.answer(1, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0)))
+    story.prometheus.release(1, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0)))
     await story.answer(2)
     assert [names_of(first), names_of(second)] == [{"p"}, {"q"}]
     duplicates = {"reason": "duplicate"}
@@ -473,10 +463,10 @@ async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_min
 ) -> None:
     first, second = story.objects("a", "p"), story.objects("a", "q")
     await story.settle()
-    story.prometheus.answer(0, REFUSED)
+    story.prometheus.release(0, REFUSED)
     alone = ['sum(x{ns="a",pod="p"}) by (pod)', 'sum(x{ns="a",pod="q"}) by (pod)']
     assert (await story.settle())[1:] == alone
-    story.prometheus.answer(1, REFUSED)
+    story.prometheus.release(1, REFUSED)
     await story.answer(2)
     assert kind_of(first) == "query"
     assert names_of(second) == {"q"}
@@ -501,7 +491,7 @@ async def test_pending_requests_are_sent_separately_too_when_merging_ends(story:
     await story.settle()
     await story.answer(0, REFUSED)
     for number in (1, 2):
-        story.prometheus.answer(number)
+        story.prometheus.release(number)
     alone = ['sum(x{ns="a",pod="r"}) by (pod)', 'sum(x{ns="a",pod="s"}) by (pod)']
     assert (await story.settle())[3:] == alone
     for number in (3, 4):
@@ -535,7 +525,7 @@ def number_of(task: asyncio.Task[object]) -> float:
 async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: AskedCache, kind: str) -> None:
 
     def answer(number: int) -> None:
-        story.prometheus.answer(number, vector(({"ns": "a", "pod": "p"}, float(number))))
+        story.prometheus.release(number, vector(({"ns": "a", "pod": "p"}, float(number))))
 
     story.ask(kind)
     await story.settle()
@@ -759,7 +749,7 @@ async def test_a_query_slower_than_its_ttl_is_answered_from_the_cache(story: Ask
     waiting = story.ask(kind)
     assert len(await story.settle()) == sent + 1  # one at a time
     assert not waiting.done()
-    story.prometheus.answer(sent, named_objects(SUM))
+    story.prometheus.release(sent, named_objects(SUM))
     await waiting
 
 
@@ -926,7 +916,7 @@ async def test_requests_of_disconnected_callers_are_bounded(
 
     known = ask(0)
     await story.settle()
-    story.prometheus.answer(0)
+    story.prometheus.release(0)
     await known
     story.clock.advance(2.0)
     for number in range(1, 60):
@@ -943,7 +933,7 @@ async def test_requests_of_disconnected_callers_are_bounded(
     joined = ask(1)
     await story.settle()
     assert not joined.done(), "a request for a query in flight joins it"
-    story.prometheus.answer(1)
+    story.prometheus.release(1)
     await joined
     late = ask(100)
     await story.settle()
@@ -1082,7 +1072,7 @@ async def test_many_names_and_many_requests_do_not_block_the_loop(story: AskedCa
     waiting = [story.objects("b", f"p{number}", *names[:500], query=query) for number in range(20)]
     await story.settle()
     async with other_work() as turns:
-        story.prometheus.answer(written)
+        story.prometheus.release(written)
         await asyncio.gather(*waiting)
     assert len(story.prometheus.asked) == written + 1
     assert turns.count >= 20 * 500 / 1_000
@@ -1111,7 +1101,7 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(
 
     whole = ask()
     await story.settle()
-    story.prometheus.answer(0, vector(({}, 100.0)))
+    story.prometheus.release(0, vector(({}, 100.0)))
     await story.answer(1)
     story.clock.advance(2)
     strict = ask()
@@ -1120,7 +1110,7 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(
         story.start(story.cache.ask_objects(query, Objects("a", ("p",)), FRESHNESS, takes_partial=True)),
     ]
     assert len(await story.settle()) == 4, "all share a query"
-    story.prometheus.answer(2, warned(vector(({}, 10.0))))
+    story.prometheus.release(2, warned(vector(({}, 10.0))))
     await story.answer(3, warned(vector(({"pod": "p"}, 10.0))))
 
     for before, after in zip(whole, strict, strict=True):
@@ -1134,7 +1124,7 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(
     story.clock.advance(29)
     late = ask()
     assert len(await story.settle()) == 6, "it was not kept"
-    story.prometheus.answer(4, warned(vector()))
+    story.prometheus.release(4, warned(vector()))
     await story.answer(5, warned(vector()))
     assert [kind_of(task) for task in late] == ["partial", "partial"]
 
@@ -1150,7 +1140,7 @@ async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_requests(
         for name in ("p", "q", "r")
     ]
     await story.settle()
-    story.prometheus.answer(0, warned(vector(({"pod": "p"}, 1.0))))
+    story.prometheus.release(0, warned(vector(({"pod": "p"}, 1.0))))
     assert await story.settle() == ['sum(x{ns="a",pod=~"p|q|r"}) by (pod)']
     assert [names_of(task) for task in tasks[:2]] == [{"p"}, set()]
     assert kind_of(tasks[2]) == "partial"
@@ -1175,7 +1165,7 @@ async def test_a_rule_that_accepts_warnings_has_whole_answers(story: AskedCache)
     first = story.objects("a", "p", query=query)
     text = story.start(story.cache.ask("q", FRESHNESS, accepts_warnings=True))
     await story.settle()
-    story.prometheus.answer(0, warned(vector(({"pod": "p"}, 1.0))))
+    story.prometheus.release(0, warned(vector(({"pod": "p"}, 1.0))))
     await story.answer(1, warned(vector(({}, 1.0))))
     for task in (first, text, story.objects("a", "p", query=query)):
         await story.settle()

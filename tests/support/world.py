@@ -71,14 +71,18 @@ class FakeQuerier:
 
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         self.asked.append(promql)
-        await self.gate.wait()
-        outcome = self.answer(promql)
+        outcome = await self.wait(promql)
         if isinstance(outcome, PrometheusError):
             raise outcome
         if most is not None and len(outcome.samples) > most:
             raise PrometheusError("size", f"the answer has more than {most} samples")
         samples = [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
         return outcome._replace(samples=samples)
+
+    async def wait(self, promql: str) -> Outcome:
+        """Return the outcome of a query when it has come."""
+        await self.gate.wait()
+        return self.answer(promql)
 
 
 class FakeLister:
