@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -47,21 +47,10 @@ QUEUE: dict[str, Any] = {
 }
 GROUPS = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 
-
-class WritableEngine(Protocol):
-    """A Prometheus or what answers as one."""
-
-    @property
-    def url(self) -> str:
-        """Return the base URL."""
-        ...
-
-    def write(self, *samples: Written) -> None:
-        """Add samples."""
-        ...
+Engine = PrometheusServer | VictoriaMetricsServer
 
 
-def write(prometheus: WritableEngine, pods: list[str]) -> None:
+def write(prometheus: Engine, pods: list[str]) -> None:
     """Write eight minutes of requests, a sample every 15 s, and a queue that is read twice a minute."""
     now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
     samples = []
@@ -116,7 +105,7 @@ async def prometheus(cluster: Cluster, prometheus_server: PrometheusFactory) -> 
 
 @contextlib.asynccontextmanager
 async def installed(
-    tmp_path: Path, cluster: Cluster, prometheus: WritableEngine, *arguments: str
+    tmp_path: Path, cluster: Cluster, prometheus: Engine, *arguments: str
 ) -> AsyncIterator[RunningAdapter]:
     """Run the adapter behind the cluster until the block ends."""
     (tmp_path / "rules.yaml").write_text(RULES)
