@@ -12,7 +12,7 @@ from adapter import garbage
 from adapter.garbage import GROWTH, ShortCollections
 
 
-class Node:
+class SelfCycle:
     """Part of a cycle with itself."""
 
     def __init__(self) -> None:
@@ -50,14 +50,14 @@ def test_where_the_system_does_not_say_memory_is_unknown(monkeypatch: pytest.Mon
 
 def test_a_cycle_that_came_since_the_last_full_collection_is_collected(resident: list[int | None]) -> None:
     with short_collections():
-        exists = weakref.ref(Node())
+        exists = weakref.ref(SelfCycle())
         gc.collect()
         assert exists() is None
 
 
 def test_what_survives_is_looked_at_again_only_once_memory_has_grown(resident: list[int | None]) -> None:
     with short_collections():
-        node = Node()
+        node = SelfCycle()
         exists = weakref.ref(node)
         gc.collect()
         del node
@@ -76,7 +76,7 @@ def test_after_a_collection_of_everything_memory_may_grow_again(resident: list[i
     with short_collections():
         resident.append(200 * 1024 * 1024)
         gc.collect()
-        node = Node()
+        node = SelfCycle()
         exists = weakref.ref(node)
         gc.collect()
         del node
@@ -107,7 +107,7 @@ def test_freed_memory_goes_back_after_a_collection_of_everything(
 
 def test_everything_is_collected_where_memory_is_unknown(resident: list[int | None]) -> None:
     with short_collections():
-        node = Node()
+        node = SelfCycle()
         exists = weakref.ref(node)
         gc.collect()
         del node

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from adapter.cli import main
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from fastpath_tools.forecast.options import COMMAND
 from fastpath_tools.live import scaler_access
 from fastpath_tools.loads import sources
 from tests.support.cards import candidate, card, weekly_load
-from tests.support.simulation import HPA, Printed
+from tests.support.simulation import HPA
+from tests.support.verbs import Printed
 
 FPA = HPA.replace("autoscaling/v2", "fastpath.io/v1alpha1").replace(
     "HorizontalPodAutoscaler", "FastPathAutoscaler"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from tests.support.simulation import HPA, STEP, Printed
+from tests.support.simulation import HPA, STEP
+from tests.support.verbs import Printed
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from fastpath_forecast.simulate import load as loads
 from fastpath_forecast.simulate.load import LoadSpan
 from fastpath_tools.loads import sources, wording
 from fastpath_tools.simulate import running
-from tests.support.simulation import HPA, Printed
+from tests.support.simulation import HPA
+from tests.support.verbs import Printed
 
 Run = Callable[..., Printed]
 FIGURES = [

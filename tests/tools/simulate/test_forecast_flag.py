@@ -17,7 +17,8 @@ from fastpath_forecast.simulate.schedules import ForecastMinimums
 from fastpath_forecast.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate.recording import Recording
 from tests.support.cards import weekly_load
-from tests.support.simulation import HPA, Printed, autoscaler, steps
+from tests.support.simulation import HPA, autoscaler, steps
+from tests.support.verbs import Printed
 
 Run = Callable[..., Printed]
 
