@@ -56,18 +56,9 @@ def test_what_boosting_does_or_would_win(changes: dict[str, Any], text: str) -> 
     assert row_of(changes).boost_text == text
 
 
-@pytest.mark.parametrize(
-    ("replicas", "desired", "text"),
-    [(4, 4, "4"), (4, 7, "4 → 7"), (4, None, "4"), (None, 7, "?"), (0, 0, "0")],
-)
-def test_replicas(replicas: int | None, desired: int | None, text: str) -> None:
-    assert PLAIN._replace(replicas=replicas, desired=desired).replicas_text == text
-
-
-def test_how_many_replicas_are_ready() -> None:
-    assert PLAIN._replace(replicas=19, desired=19, ready=4).replicas_text == "4 / 19"
-    assert PLAIN._replace(replicas=19, desired=20, ready=4).replicas_text == "4 / 19 → 20"
-    assert PLAIN._replace(ready=4).replicas_text == "4"
+@pytest.mark.parametrize(("changes", "text"), answers("ui/fleet", "replicas"))
+def test_replicas(changes: dict[str, Any], text: str) -> None:
+    assert PLAIN._replace(**changes).replicas_text == text
 
 
 def test_what_the_page_says_stands_in_the_line() -> None:
