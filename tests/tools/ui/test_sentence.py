@@ -7,12 +7,7 @@ import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler, Metadata
-from adapter.model.autoscaling.view import (
-    AutoscalerView,
-    MetricView,
-    TargetView,
-    WritersView,
-)
+from adapter.model.autoscaling.view import AutoscalerView, MetricView, TargetView, WritersView
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, Improvement, State, plain
@@ -133,11 +128,7 @@ def undecided(restraint: Restraint | None, wanted: int | None, **changes: Any) -
 
 @pytest.mark.parametrize(
     ("wanted", "then"),
-    [
-        (9, "More replicas {}, if the load stays."),
-        (3, "Fewer replicas {}, if the load stays."),
-        (5, STAYS),
-    ],
+    [(9, "More replicas {}, if the load stays."), (3, "Fewer replicas {}, if the load stays."), (5, STAYS)],
 )
 def test_a_limit_of_an_hpa_ends_at_a_time_that_is_not_known(wanted: int, then: str) -> None:
     limited, held = (undecided(restraint, wanted) for restraint in (Restraint.LIMITED, Restraint.HELD))
