@@ -21,7 +21,7 @@ from tests.tools.doctor.test_diagnosis import boosted, facts, hpa, load
 STAYS = "The count stays if the load stays."
 
 
-def view_of(restraint: str | None, changes: dict[str, Any]) -> AutoscalerView:
+def changed_view(restraint: str | None, changes: dict[str, Any]) -> AutoscalerView:
     """Return a document with parts that are given as JSON."""
     shown = view(None if restraint is None else Restraint(restraint))
     return msgspec.convert(msgspec.to_builtins(shown) | changes, AutoscalerView)
@@ -29,7 +29,7 @@ def view_of(restraint: str | None, changes: dict[str, Any]) -> AutoscalerView:
 
 @pytest.mark.parametrize(("restraint", "changes", "text"), answers("ui/sentence", "limits"))
 def test_what_limits_the_count(restraint: str | None, changes: dict[str, Any], text: str) -> None:
-    assert explain(view_of(restraint, changes), None) == text
+    assert explain(changed_view(restraint, changes), None) == text
 
 
 def test_every_restraint_has_words() -> None:
@@ -39,7 +39,7 @@ def test_every_restraint_has_words() -> None:
 
 @pytest.mark.parametrize(("changes", "text"), answers("ui/sentence", "stops"))
 def test_what_stops_it_comes_before_its_limits(changes: dict[str, Any], text: str) -> None:
-    assert explain(view_of(Restraint.HIGHEST.value, changes), None) == text
+    assert explain(changed_view(Restraint.HIGHEST.value, changes), None) == text
 
 
 def test_an_error_of_the_last_decision_is_a_cause() -> None:
