@@ -35,6 +35,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver import kinds
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.answers import answers
 from tests.support.apiclient import QUICK, connected, unconnected
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import running, until
@@ -131,22 +132,8 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
 
 @pytest.mark.parametrize(
     ("api_version", "kind", "plural", "selector"),
-    [
-        ("apps/v1", "Deployment", "deployments", {"matchLabels": {"b": "c", "a": "x"}}),
-        (
-            "apps/v1", "StatefulSet", "statefulsets",
-            {"matchLabels": {"a": "x"}, "matchExpressions": [
-                {"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]},
-            ]},
-        ),
-        (
-            "apps/v1", "ReplicaSet", "replicasets",
-            {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]},
-        ),
-        ("v1", "ReplicationController", "replicationcontrollers", {"b": "c", "a": "x"}),
-    ],
-    ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
-)  # fmt: skip
+    answers("kubernetes/scale_targets", "what is kept is what the scale says"),
+)
 async def test_what_is_kept_is_what_the_scale_says(
     api_version: str, kind: str, plural: str, selector: JSON, cluster: Cluster
 ) -> None:
