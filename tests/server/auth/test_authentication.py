@@ -1,12 +1,13 @@
 """Who a caller is: real TLS, real certificates, with token reviews that a test answers.
 
-Whom the server took a caller for is read from the access review that it asks for. `scripts/callers` has most of
-it as data. After `> ` something happens:
+Whom the server took a caller for is read from the access review that it asks for. `scripts/callers` has most
+of it as data. After `> ` something happens:
 
 - `server SETTINGS` starts another server, with `untrusted` one that has read no authorities yet.
 - `ask CALLER HEADERS`: a caller is `nobody` or `AUTHORITY/NAME/GROUP...`, for `+SECONDS` if they are said.
-  Headers are `Name:value`, `bob`, `admin` or `token`; `at=PATH` asks for another path. `open NAME CALLER` opens
-  a connection, `on NAME HEADERS` asks on it.
+  The authority `short` ends in an hour.
+  Headers are `Name:value`, `bob`, `admin` or `token`; `at=PATH` asks for another path. `open NAME CALLER`
+  opens a connection, `on NAME HEADERS` asks on it.
 - `trust FRONT-PROXY CLIENTS SETTINGS` is what the ConfigMap says now, `shake AUTHORITIES` what the handshake
   believes.
 - `token USER` is the answer to a review, `no-token`, `reviews fail` and `reviews work`; `wait SECONDS`.
@@ -56,7 +57,6 @@ SIGNERS = {
     "namesake": NAMESAKE,
     "twin": TWIN,
     "new-clients": Signer("kubernetes"),
-    "short": Signer("i", parent=PROXY, lifetime=(-DAY, timedelta(hours=1))),
 }
 
 PATH = "/version"
@@ -172,7 +172,8 @@ class Script:
         if text not in self._shown:
             signer, name, *groups = text.partition("+")[0].split("/")
             ends = timedelta(seconds=int(text.partition("+")[2])) if "+" in text else DAY
-            shown = self._shown[text] = SIGNERS[signer].issue(name, *groups, lifetime=(-DAY, ends))
+            by = SIGNERS.get(signer) or Signer("i", parent=PROXY, lifetime=(-DAY, timedelta(hours=1)))
+            shown = self._shown[text] = by.issue(name, *groups, lifetime=(-DAY, ends))
             self._numbers[f"X509SHA256={shown.certificate.fingerprint(hashes.SHA256()).hex()}"] = text
         return self._shown[text]
 
