@@ -61,7 +61,7 @@ def document(name: str, words: list[str], more: str) -> dict[str, Any]:
 
 
 class Script:
-    """A watch that is fed by hand, those who follow it, and what is said of them."""
+    """A watch that is fed by hand, its followers, and what is said of them."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

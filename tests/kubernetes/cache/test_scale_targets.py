@@ -460,7 +460,7 @@ async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: Wa
 
 
 @pytest.mark.parametrize(
-    ("managed", "manager", "since"), answers("kubernetes/scale_targets", "who wrote the count")
+    ("managed", "manager", "since"), answers("kubernetes/scale_targets", "writers of the count")
 )
 def test_who_wrote_the_count(managed: list[JSON] | None, manager: str, since: str) -> None:
     named = {"name": "web", "namespace": "x", "managedFields": managed}

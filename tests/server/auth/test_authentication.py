@@ -4,7 +4,7 @@ Whom the server took a caller for is read from the access review that it asks fo
 of it as data. After `> ` something happens:
 
 - `server SETTINGS` starts another server, with `untrusted` one that has read no authorities yet.
-- `ask CALLER HEADERS`: a caller is `nobody` or `AUTHORITY/NAME/GROUP...`, for `+SECONDS` if they are said.
+- `ask CALLER HEADERS`: a caller is `anonymous` or `AUTHORITY/NAME/GROUP...`, for `+SECONDS` if they are said.
   The authority `short` ends in an hour.
   Headers are `Name:value`, `bob`, `admin` or `token`; `at=PATH` asks for another path. `open NAME CALLER`
   opens a connection, `on NAME HEADERS` asks on it.
@@ -163,7 +163,7 @@ class Script:
         self.world = world
         self.said: list[str] = []
         self._start = start
-        self._shown: dict[str, Identity | None] = {"nobody": None}
+        self._shown: dict[str, Identity | None] = {"anonymous": None}
         self._numbers: dict[str, str] = {}
         self._open: dict[str, Connection] = {}
 
