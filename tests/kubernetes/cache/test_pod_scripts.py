@@ -60,7 +60,7 @@ def document(name: str, words: list[str], more: str) -> dict[str, Any]:
     return pod
 
 
-class Script:
+class PodScript:
     """A watch that is fed by hand, those who follow it, and what is said of them."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Script:
 
 @pytest.mark.parametrize("title", SCRIPTS.titles)
 def test_script(title: str, pytestconfig: pytest.Config) -> None:
-    script = Script()
+    script = PodScript()
     for line in SCRIPTS.lines(title):
         script.said.append(f"> {line}")
         verb, _, rest = line.partition(" ")
