@@ -69,6 +69,7 @@ def test_transcript(
     stored_clusters.serve_files(monkeypatch, NOW)
     monkeypatch.setattr(SystemClock, "wall", lambda _: NOW)
     expected = path.read_text()
+    assert commands(expected), "a transcript has command lines after `$ `"
     printed = "".join(run(command, capsys, monkeypatch) for command in commands(expected))
     if pytestconfig.getoption("update"):
         path.write_text(printed)
