@@ -9,8 +9,8 @@ import pytest
 
 from adapter.autoscaler import term_store
 from adapter.autoscaler.term_store import LIMIT, StoredKind, TermEntry, TermStore
-from tests.support.configmaps import JSON, Store
-from tests.support.floorterms import NAMESPACE, StoringProcess, end
+from tests.boost.configmaps import JSON, Store
+from tests.boost.floorterms import NAMESPACE, StoringProcess, end
 
 pytestmark = pytest.mark.looptime
 

@@ -22,8 +22,8 @@ from adapter.model.autoscaling.floor import (
     decode_floors,
     encode_floor,
 )
-from tests.support.configmaps import JSON, Store, lagging
-from tests.support.floorterms import (
+from tests.boost.configmaps import JSON, Store, lagging
+from tests.boost.floorterms import (
     NAMESPACE,
     Checker,
     FloorProcess,

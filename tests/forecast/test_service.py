@@ -26,9 +26,9 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_forecast import worker
 from fastpath_forecast.histories import Histories
+from tests.forecast.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.clock import FakeClock
 from tests.support.controller import fpa
-from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.waiting import until
 

@@ -22,7 +22,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model.timestamps import SECOND, read_instant
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import error_of
+from tests.kubernetes.apiclient import error_of
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 

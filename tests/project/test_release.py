@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import charts
+from tests.chart import charts
 
 ROOT = Path(__file__).parents[2]
 DIGEST = f"sha256:{'ab' * 32}"

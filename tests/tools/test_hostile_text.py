@@ -22,11 +22,11 @@ from fastpath_tools.doctor.hops import Facts
 from fastpath_tools.live import scaler_access
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import MetricFacts, Period, Serving, Unread
-from tests.support.cards import candidate, card
 from tests.support.controller import Bench, fpa, shown_document
-from tests.support.hostile_text import HOSTILE, acting
 from tests.support.scaling import external_metric
 from tests.support.simulation import STEP
+from tests.tools.forecast.cards import candidate, card
+from tests.tools.hostile_text import HOSTILE, acting
 
 
 def check(printed: Any, *, lines: str = "\n") -> str:

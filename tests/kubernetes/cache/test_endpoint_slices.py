@@ -10,7 +10,7 @@ import pytest
 from adapter.kubernetes.cache import endpoint_slices
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints, SliceEndpoint, SlicePort, WatchedSlice
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import reflecting
+from tests.kubernetes.apiclient import reflecting
 from tests.support.waiting import running, until
 
 

@@ -19,7 +19,7 @@ from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import PODS, QUICK, error_of, pod, reflecting, resource, unconnected
+from tests.kubernetes.apiclient import PODS, QUICK, error_of, pod, reflecting, resource, unconnected
 from tests.support.processor import limited
 from tests.support.waiting import other_work, running, until
 

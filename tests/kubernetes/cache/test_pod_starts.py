@@ -27,7 +27,7 @@ from adapter.kubernetes.cache.pod_starts import (
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.label_selectors import parse_selector
 from adapter.model.ready_times import LeftOut, Outcome, Percentiles, PodStart, ReadyLedger, ReadyTimes
-from tests.support.apiclient import unconnected
+from tests.kubernetes.apiclient import unconnected
 
 JSON = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "ready-times"

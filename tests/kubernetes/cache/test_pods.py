@@ -28,7 +28,7 @@ from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import QUICK, reflecting, unconnected
+from tests.kubernetes.apiclient import QUICK, reflecting, unconnected
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import running, until
 

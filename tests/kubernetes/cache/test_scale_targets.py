@@ -35,7 +35,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver import kinds
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.support.apiclient import QUICK, connected, unconnected
+from tests.kubernetes.apiclient import QUICK, connected, unconnected
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import running, until
 

@@ -22,7 +22,7 @@ from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadab
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.apiclient import PODS
+from tests.kubernetes.apiclient import PODS
 from tests.support.clock import FakeClock
 from tests.support.waiting import running
 

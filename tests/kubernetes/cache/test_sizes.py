@@ -12,8 +12,8 @@ from adapter.kubernetes.cache.autoscalers import AutoscalerCache, HPACache, keep
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import RefusedAutoscaler
+from tests.kubernetes.apiclient import unconnected
 from tests.kubernetes.cache.test_pods import alone, pod, put
-from tests.support.apiclient import unconnected
 from tests.support.scaling import document, external_metric
 
 JSON = dict[str, Any]

@@ -8,7 +8,7 @@ from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_superseded, may_be_ours
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.support.apiclient import error_of
+from tests.kubernetes.apiclient import error_of
 from tests.support.writing import Desk
 
 WEB = ScaleTarget(2, 2, "app=web", "", "", "/apis/apps/v1/namespaces/default/deployments/web/scale")

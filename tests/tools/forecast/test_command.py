@@ -19,8 +19,8 @@ from fastpath_tools.forecast import command
 from fastpath_tools.forecast.options import COMMAND
 from fastpath_tools.live import scaler_access
 from fastpath_tools.loads import sources
-from tests.support.cards import candidate, card, weekly_load
 from tests.support.simulation import HPA, Printed
+from tests.tools.forecast.cards import candidate, card, weekly_load
 
 FPA = HPA.replace("autoscaling/v2", "fastpath.io/v1alpha1").replace(
     "HorizontalPodAutoscaler", "FastPathAutoscaler"

@@ -26,8 +26,8 @@ from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
 from tests.support import doctor
 from tests.support.doctor import REQUESTS, Finished
-from tests.support.ownerleases import owner_leases
 from tests.support.tls import Authority
+from tests.tools.ownerleases import owner_leases
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -19,7 +19,7 @@ from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet import Problem
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
-from tests.support.stored_clusters import StoredCluster
+from tests.golden.stored_clusters import StoredCluster
 from tests.support.waiting import running
 
 FOLDER = Path(__file__).parents[2] / "golden" / "doctor"
