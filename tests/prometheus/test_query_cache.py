@@ -356,14 +356,13 @@ async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story) -> None
     assert len(story.prometheus.asked) == 2
 
 
-@pytest.mark.parametrize(("passed", "names"), [(3, '=~"s|due"'), (2, '="s"')], ids=["reached", "given up"])
+@pytest.mark.parametrize(("more", "names"), [(0, '=~"s|due"'), (1, '="s"')], ids=["reached", "given up"])
 async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
-    story: Story, monkeypatch: pytest.MonkeyPatch, passed: int, names: str
+    story: Story, more: int, names: str
 ) -> None:
-    monkeypatch.setattr(batching, "FRESH_SCANNED", passed)
     story.prometheus.reply = named_objects
-    for name in ("p", "q", "r"):
-        await story.objects("a", name)
+    for number in range(batching.FRESH_SCANNED + more):
+        await story.objects("a", f"p{number}")
     story.prometheus.reply = lambda _: UNREACHABLE
     await story.objects("a", "due")
     story.prometheus.reply = None
@@ -635,13 +634,11 @@ async def test_a_refreshed_sweep_answers_all_later_requests(story: Story, ttl: f
     assert seen == [{1.0}, *[{2.0}] * 5], "the request that starts the refresh gets the cached answer"
 
 
-async def test_requests_that_wait_take_precedence_over_refreshes(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(query_cache, "REFRESH_LIMIT", 3)
+async def test_requests_that_wait_take_precedence_over_refreshes(story: Story) -> None:
     query = metric_query(TOP)
     story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
-    texts = ["a", "b", "c", "d", "e"]
+    texts = [f"t{number}" for number in range(query_cache.REFRESH_LIMIT + 2)]
+    begun = texts[: query_cache.REFRESH_LIMIT]
     for text in texts:
         await story.text(text, RENEWED)
     await story.objects("a", "p", freshness=RENEWED, query=query)
@@ -651,9 +648,9 @@ async def test_requests_that_wait_take_precedence_over_refreshes(
     for text in texts:
         await story.text(text, RENEWED)
     await story.objects("a", "p", freshness=RENEWED, query=query)
-    assert (await story.settle())[sent:] == ["a", "b", "c"]
+    assert (await story.settle())[sent:] == begun
     story.text("new", RENEWED)
-    assert (await story.settle())[sent:] == ["a", "b", "c", "new"]
+    assert (await story.settle())[sent:] == [*begun, "new"]
 
 
 @pytest.mark.parametrize("took", [0.5, 0.95])
@@ -994,21 +991,18 @@ def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
 
 
 def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(
-    batcher: Batcher, query: MetricQuery, monkeypatch: pytest.MonkeyPatch
+    batcher: Batcher, query: MetricQuery
 ) -> None:
-    monkeypatch.setattr(batching, "RECENT_REQUESTS", 3)
-    for name in "pqrspt":
+    names = [f"p{number}" for number in range(batching.RECENT_REQUESTS)]
+    for name in (*names, "p1", "t"):
         batch = batcher.note(query, Objects("a", (name,)), 0, batcher.clock.monotonic())
-    assert list(batch.recent) == [Objects("a", (name,)) for name in "spt"]
+    assert list(batch.recent) == [Objects("a", (name,)) for name in (*names[2:], "p1", "t")]
     later = batcher.note(query, Objects("a", ("late",)), 0, batcher.clock.monotonic() + 30.1)
     assert list(later.recent) == [Objects("a", ("late",))]
 
 
-async def test_a_sweep_that_brings_too_much_is_broken_off(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sweep_that_brings_too_much_is_broken_off(story: Story) -> None:
     """Then the requests are merged by name, and the metric is not swept again, even after a pause."""
-    monkeypatch.setattr(batching, "SWEEP_SAMPLES", 5)
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
     story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
     for pause in (1.01, 1.01, batching.RECENT_SECONDS + 1, 1.01, 1.01):

@@ -48,6 +48,21 @@ def value(here: World, namespace: str, name: str, metric: str = "depth", selecto
     return read(here, namespace, name, metric, selector).values[name].value
 
 
+class TickingClock(FakeClock):
+    """A clock that passes some time each time it is read."""
+
+    tick = 0.0
+
+    def monotonic(self) -> float:
+        self.advance(self.tick)
+        return super().monotonic()
+
+
+def tick(here: World, seconds: float) -> None:
+    assert isinstance(here.clock, TickingClock)
+    here.clock.tick = seconds
+
+
 # --- too much is an absence, and never a part of a sum --------------------------------------------
 
 
@@ -148,12 +163,11 @@ async def test_the_pods_of_a_namespace_that_keep_too_much_lose_the_largest_and_n
         assert ("scrape", "rules[0]") in here.faults.active()
 
 
-@pytest.mark.usefixtures("ticking")
 async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(targets, "KEPT_BYTES", 600_000)
-    async with scraping() as here:
+    async with scraping(clock=TickingClock()) as here:
         tick(here, TURN_SECONDS)
         here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
         here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
@@ -215,29 +229,8 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
 # --- time -----------------------------------------------------------------------------------------
 
 
-class TickingClock(FakeClock):
-    """A clock that passes some time each time it is read."""
-
-    tick = 0.0
-
-    def monotonic(self) -> float:
-        self.advance(self.tick)
-        return super().monotonic()
-
-
-@pytest.fixture
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.world.FakeClock", TickingClock)
-
-
-def tick(here: World, seconds: float) -> None:
-    assert isinstance(here.clock, TickingClock)
-    here.clock.tick = seconds
-
-
-@pytest.mark.usefixtures("ticking")
 async def test_large_bodies_are_processed_in_turns_between_which_the_loop_is_free() -> None:
-    async with scraping() as here:
+    async with scraping(clock=TickingClock()) as here:
         tick(here, TURN_SECONDS)
         here.reader.bodies |= {BAD.ip: churning("depth", 600, 20), WORSE.ip: churning("depth", 600, 20)}
         turns = good_after = 0
@@ -264,9 +257,8 @@ async def test_the_time_to_parse_a_failed_answer_counts_for_its_pod() -> None:
         assert here.faults.active().keys() >= {("scrape-time", "bad")}
 
 
-@pytest.mark.usefixtures("ticking")
 async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_and_that_is_said() -> None:
-    async with scraping() as here:
+    async with scraping(clock=TickingClock()) as here:
         tick(here, 0.03)
         for _ in range(2):
             await step(here, body=churning("depth", 600, 20))
