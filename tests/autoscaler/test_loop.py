@@ -105,12 +105,6 @@ async def test_the_first_count_of_a_target_is_no_change(
     assert "another client has scaled the target" not in caplog.messages
 
 
-async def test_unknown_rivals_are_waited_for(bench: Bench) -> None:
-    bench.rivals.names = None
-    await bench.begin_with(7)
-    assert bench.server.writes == []
-
-
 async def test_beside_another_autoscaler_nothing_is_written_while_it_is_there(bench: Bench) -> None:
     bench.rivals.names = ("HorizontalPodAutoscaler web",)
     await bench.begin_with(7)
@@ -121,18 +115,6 @@ async def test_beside_another_autoscaler_nothing_is_written_while_it_is_there(be
     assert [event.reason for event in bench.server.events] == ["ForeignAutoscaler"]
 
     bench.rivals.names = ()
-    await bench.step(1)
-    assert bench.server.writes == [("web", 7)]
-
-
-async def test_a_failed_write_is_reported_and_retried_later(bench: Bench) -> None:
-    bench.server.fail = "forbidden"
-    await bench.begin_with(7)
-    assert condition(bench, "AbleToScale") == ("False", "FailedUpdateScale")
-    assert [event.reason for event in bench.server.events] == ["FailedRescale"]
-    assert bench.state.memory.history.ups == ()
-
-    bench.server.fail = ""
     await bench.step(1)
     assert bench.server.writes == [("web", 7)]
 

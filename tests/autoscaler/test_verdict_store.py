@@ -227,17 +227,6 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     assert term.line.writes == []
 
 
-async def test_what_is_gone_is_not_stored_for_long(store: Store) -> None:
-    await stored_by(store)
-    term = Term(store, 42)
-    await term.open(uid="uid-2")
-    await term.run_for(5)
-    for count in range(KIND.kept + 1):
-        await term.save()
-        assert ("uid-1" in store.texts(NAME)) == (count < KIND.kept), "a boosted HPA is found later"
-    assert not term.verdicts.has_unclaimed
-
-
 # -- what is stored ------------------------------------------------------------------------------------------
 
 

@@ -2,31 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.calculator import Situation
-from adapter.autoscaler.decide.decision import Decision, Event, decide
-from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.history import History, Recommendation, ScaleEvent, queued
-from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     Band,
-    ExternalReading,
-    Observation,
     PodsReading,
-    Reading,
     Settings,
-    Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerStatus,
     decode_scalar,
     reshape,
     with_defaults,
@@ -179,59 +170,6 @@ def remembered(
         tuple(ScaleEvent(change, at(age)) for change, age in ups),
         tuple(ScaleEvent(change, at(age)) for change, age in downs),
     )
-
-
-class Synced(NamedTuple):
-    """What a sync of the scaler decided, remembers and records."""
-
-    made: Decision
-    memory: Memory
-    events: tuple[Event, ...]
-
-
-def sync_scaler(
-    spec: PreparedSpec,
-    seen: Observation,
-    memory: Memory,
-    now: int,
-    constraints: Constraints,
-    last: Decision | None = None,
-) -> Synced:
-    """Decide within constraints and do what is decided."""
-    made = guarded.decide(spec, seen, memory, now, constraints, last)
-    return Synced(made, *memories.commit(memory, made, seen, now, constraints.boost))
-
-
-class Story:
-    """Syncs of one autoscaler over time: what was decided is done at once, and all pods are ready.
-
-    An external metric with a target of 1 for each replica wants what it is told to.
-    """
-
-    def __init__(self, replicas: int, settings: Settings | None = None, **spec: Any) -> None:
-        self.replicas = replicas
-        self.history = History()
-        self.status = HorizontalPodAutoscalerStatus()
-        self.autoscaler = autoscaler([external_metric(averageValue="1")], settings, **spec)
-
-    def observe(self, wanted: int | Unavailable) -> Observation:
-        """Return what a sync sees whose metric wants a number of replicas."""
-        seen: Reading = wanted if isinstance(wanted, Unavailable) else ExternalReading([wanted * 1000])
-        return Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [seen], self.status)
-
-    def sync(self, at: float, wanted: int | Unavailable) -> Decision:
-        """Sync `at` seconds after NOW, do what is decided, and return it."""
-        decision = decide(self.autoscaler, self.observe(wanted), self.history, NOW + round(at * SECOND))
-        self.replicas, self.history, self.status = decision.replicas, decision.history, decision.status
-        return decision
-
-    def follow(self, start: float, end: float, period: float, wanted: int) -> list[int]:
-        """Sync from `start` up to and including `end` and return the replicas after each."""
-        times = []
-        while start <= end:
-            times.append(start)
-            start += period
-        return [self.sync(time, wanted).replicas for time in times]
 
 
 def conditions_of(decision: Decision) -> dict[str, tuple[str, str]]:

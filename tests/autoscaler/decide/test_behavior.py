@@ -1,5 +1,7 @@
 """Windows, policies and limits beyond the worked examples, with the behaviors of Kubernetes' docs."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,9 @@ from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized, Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.history import History, ScaleEvent
 from adapter.model.timestamps import SECOND
-from tests.support.scaling import NOW, Story, remembered
+from tests.autoscaler.decide.synced import SyncedScaler
+from tests.support.answers import answers
+from tests.support.scaling import NOW, remembered
 
 WIDE = ReplicaLimits(1, 10**6)
 
@@ -20,7 +24,6 @@ def _rules(*policies: tuple[str, int, int], select: str = "Max", window: float =
 
 FREE = _rules(("Percent", 10**6, 1))
 THREE_PODS = _rules(("Pods", 3, 60))
-MOST = 2**31 - 1
 
 
 def _legacy(
@@ -48,50 +51,23 @@ def test_without_behavior_a_recommendation_of_exactly_the_age_of_the_window_coun
     assert stabilized.text() == words
 
 
-LIMITS: dict[str, tuple[int, int, tuple[int, int], Rules, int, str]] = {
-    "the maximum": (9, 5, (1, 8), FREE, 8, "TooManyReplicas"),
-    "the maximum itself": (8, 5, (1, 8), FREE, 8, "DesiredWithinRange"),
-    "the policy's limit is the maximum": (9, 5, (1, 8), THREE_PODS, 8, "TooManyReplicas"),
-    "the policy's limit is below": (9, 5, (1, 9), THREE_PODS, 8, "ScaleUpLimit"),
-    "the minimum": (1, 5, (2, 8), FREE, 2, "TooFewReplicas"),
-    "the minimum itself": (2, 5, (2, 8), FREE, 2, "DesiredWithinRange"),
-    "the policy's limit is the minimum": (1, 5, (2, 8), THREE_PODS, 2, "TooFewReplicas"),
-    "the policy's limit is above": (0, 5, (1, 8), THREE_PODS, 2, "ScaleDownLimit"),
-    "disabled down": (1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit"),
-    "more than all": (1, 5, (0, 8), _rules(("Percent", 300, 60)), 1, "DesiredWithinRange"),
-    "limits do not matter without a change": (5, 5, (6, 8), FREE, 5, "DesiredWithinRange"),
-}
-
-
 @pytest.mark.parametrize(
-    ("wanted", "current", "limits", "rules", "replicas", "limited"), LIMITS.values(), ids=LIMITS
+    ("wanted", "current", "limits", "rules", "replicas", "limited"), answers("decide/behavior", "limits")
 )
 def test_limits(
-    wanted: int, current: int, limits: tuple[int, int], rules: Rules, replicas: int, limited: str
+    wanted: int, current: int, limits: list[int], rules: dict[str, Any], replicas: int, limited: str
 ) -> None:
-    normalized = _modern(wanted, current, ReplicaLimits(*limits), rules, rules)
+    both = _rules(*rules["policies"], select=rules["select"])
+    normalized = _modern(wanted, current, ReplicaLimits(*limits), both, both)
 
     is_limited = limited != "DesiredWithinRange"
     assert (normalized.replicas, normalized.limited, normalized.is_limited) == (replicas, limited, is_limited)
 
 
-POLICIES: dict[str, tuple[Rules, int, int, str]] = {
-    "pods": (_rules(("Pods", 4, 60)), 14, 6, "Pods 4 per 60 s"),
-    "per cent": (_rules(("Percent", 50, 60)), 15, 5, "Percent 50 per 60 s"),
-    "more than all": (_rules(("Percent", 300, 60)), 40, -20, "Percent 300 per 60 s"),
-    "the farthest": (_rules(("Pods", 4, 60), ("Percent", 50, 15)), 15, 5, "Percent 50 per 15 s"),
-    "the nearest": (_rules(("Pods", 4, 60), ("Percent", 50, 15), select="Min"), 14, 6, "Pods 4 per 60 s"),
-    "the first of equals": (_rules(("Pods", 5, 60), ("Percent", 50, 15)), 15, 5, "Pods 5 per 60 s"),
-    "disabled": (_rules(("Pods", 4, 60), select="Disabled"), 10, 10, "a policy that is disabled"),
-    "it wraps": (_rules(("Pods", MOST, 60)), -(2**31) + 9, 10 - MOST, f"Pods {MOST} per 60 s"),
-    "a great deal": (_rules(("Percent", MOST, 60)), 214748375, -214748354, f"Percent {MOST} per 60 s"),
-}
-
-
-@pytest.mark.parametrize(("rules", "up", "down", "by"), POLICIES.values(), ids=POLICIES)
-def test_policy_limits(rules: Rules, up: int, down: int, by: str) -> None:
+@pytest.mark.parametrize(("rules", "up", "down", "by"), answers("decide/behavior", "policies"))
+def test_policy_limits(rules: dict[str, Any], up: int, down: int, by: str) -> None:
     for limit, expected in ((behavior.raise_limit, up), (behavior.lower_limit, down)):
-        replicas, policy = limit(10, rules, (), (), NOW)
+        replicas, policy = limit(10, _rules(*rules["policies"], select=rules["select"]), (), (), NOW)
         assert (replicas, str(policy)) == (expected, by)
 
 
@@ -161,9 +137,11 @@ PERCENT_10 = {"type": "Percent", "value": 10, "periodSeconds": 60}
 
 def test_ten_per_cent_or_four_pods_a_minute() -> None:
     """80 pods lose 8, then 8 of 72, and below 40 four a minute, which is more than a tenth then."""
-    story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "policies": [PODS_4, PERCENT_10]}})
+    scaler = SyncedScaler(
+        80, behavior={"scaleDown": {**NOW_DOWN, "policies": [PODS_4, PERCENT_10]}}, maxReplicas=80
+    )
 
-    assert story.follow(0, 720, 60, 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
+    assert scaler.counts(range(0, 721, 60), 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
 
 
 @pytest.mark.parametrize(("facts", "room"), [({}, 4), ({"assumed": True}, 0), ({"inherited": True}, 0)])

@@ -13,7 +13,7 @@ from adapter.autoscaler.decide import decision, guarded
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import DEMOTED_FOR, NOTHING, Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
-from adapter.autoscaler.decide.decision import Decision, Event
+from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
@@ -32,6 +32,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadat
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 from adapter.model.timestamps import SECOND, FineInstant, Span
+from tests.autoscaler.decide.synced import SyncedScaler
+from tests.support.answers import answers
 from tests.support.scaling import (
     NOW,
     autoscaler,
@@ -41,7 +43,6 @@ from tests.support.scaling import (
     pods,
     pods_metric,
     reading,
-    sync_scaler,
 )
 
 BAND = Band(0.9, 1.1)
@@ -74,6 +75,12 @@ def seen(replicas: int, wanted: int, *, exist: int | None = None, overdue: str =
 
 QUICK = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 """A behavior that shrinks at once."""
+
+
+def boosted(
+    replicas: int, metrics: Sequence[dict[str, Any]] = METRICS, boost: Boost = ON, **spec: Any
+) -> SyncedScaler:
+    return SyncedScaler(replicas, metrics, Constraints(boost.mode, boost=boost), maxReplicas=40, **spec)
 
 
 def decide(
@@ -129,9 +136,9 @@ def test_a_shrink_is_the_autoscalers() -> None:
 
 @pytest.mark.parametrize("own", [False, True])
 def test_zero_is_the_autoscalers(*, own: bool) -> None:
-    prepared = autoscaler(METRICS, maxReplicas=40, minReplicas=1, behavior={})
-    memory = Memory(conflicts=ConflictState(own_zero=own))
-    made = guarded.decide(prepared, seen(0, 8), memory, NOW, Constraints(BOOST, boost=ON))
+    scaler = boosted(0, minReplicas=1)
+    scaler.manager = OWN if own else NATIVE
+    made = scaler.decide(8)
 
     assert (made.rescale, made.replicas) == (False, 0)
 
@@ -151,49 +158,27 @@ def test_only_fresh_values_raise() -> None:
     assert not events, "the HPA controller reports its own metrics"
 
 
-@pytest.mark.parametrize(
-    ("late", "replicas"),
-    [
-        pytest.param(["web-1"], 16, id="of the first cut"),
-        pytest.param(["web-9"], 17, id="left out by it"),
-        pytest.param([], 10, id="all"),
-        pytest.param([f"web-{number}" for number in range(9)], 10, id="all that count"),
-        pytest.param(["web-0"], 16, id="one that the other cut leaves out"),
-    ],
-)
+@pytest.mark.parametrize(("late", "replicas"), answers("decide/boost", "late pods"))
 def test_a_pod_whose_value_is_not_fresh_counts_as_missing(late: Sequence[str], replicas: int) -> None:
     values = {f"web-{number}": 20_000 for number in range(9)} | {"web-0": 10_000}
     read = PodsReading(values, {}, "late", 0, {"web-9": 20_000}, ["web-0"], late)
-    prepared = autoscaler([pods_metric("10")], maxReplicas=40, behavior={})
-    observation = Observation(10, 10, "app=web", pods(10), [read])
-    made = guarded.decide(prepared, observation, Memory(), NOW, Constraints(BOOST, boost=ON))
 
-    assert made.replicas == replicas
+    assert boosted(10, [pods_metric("10")]).decide(read).replicas == replicas
 
 
 def test_a_failed_metric_blocks_no_raise() -> None:
-    prepared = autoscaler([*METRICS, external_metric("other", averageValue="1")], maxReplicas=40, behavior={})
-    observation = msgspec.structs.replace(
-        seen(4, 8), readings=[Unavailable("Gone", "gone"), ExternalReading([8000])]
-    )
-    made = guarded.decide(prepared, observation, Memory(), NOW, Constraints(BOOST, boost=ON))
+    made = boosted(4, [*METRICS, external_metric("other", averageValue="1")]).decide(None, 8)
 
     assert (made.rescale, made.replicas) == (True, 8)
 
 
 def test_policies_count_what_others_raised() -> None:
     """Four pods in 15 s: three of them are another writer's."""
-    prepared = autoscaler(
-        METRICS,
-        maxReplicas=40,
-        behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]}},
-    )
-    memory, _ = memories.observe(
-        prepared, Memory(conflicts=ConflictState(known=4)), ScaleObservation(7, NATIVE), NOW, ON
-    )
-    made = guarded.decide(prepared, seen(7, 20), memory, NOW + SECOND, Constraints(BOOST, boost=ON))
+    four = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]}}
+    scaler = boosted(4, behavior=four)
+    scaler.replicas, scaler.manager = 7, NATIVE
 
-    assert made.replicas == 8
+    assert scaler.decide(20).replicas == 8
 
 
 def test_no_more_than_was_published() -> None:
@@ -373,14 +358,7 @@ def test_a_demotion_ends(boost: Boost, after: int) -> None:
     assert follow(memory, boost, after).demotion is None
 
 
-@pytest.mark.parametrize(
-    ("by", "demotes", "words"),
-    [
-        ("argocd", False, "Stop argocd from writing spec.replicas"),
-        ("argocd", True, "annotations change. Stop argocd from writing"),
-        (NATIVE, True, "reads the metric fastpath_replicas"),
-    ],
-)
+@pytest.mark.parametrize(("by", "demotes", "words"), answers("decide/boost", "reversals"))
 def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool) -> None:
     event = boosting.reversal_event(by, 8, 4, demotes=demotes)
 
@@ -452,14 +430,10 @@ def test_advice_that_is_followed_begins_anew() -> None:
 
 @pytest.mark.parametrize(("boost", "told"), [(ADVISED, True), (ON, False)])
 def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
-    circumstances, memory = Constraints(boost.mode, boost=boost), Memory()
-    events: tuple[Event, ...] = ()
-    prepared = autoscaler(METRICS, maxReplicas=40, behavior=QUICK)
-    for second in (0, 16):
-        now = NOW + second * SECOND
-        _, memory, events = sync_scaler(prepared, seen(8, 4), memory, now, circumstances)
+    scaler = boosted(8, boost=boost, behavior=QUICK)
+    scaler.counts((0, 16), 4)
 
-    assert [event.reason for event in events] == (["ScalingAdvice"] if told else [])
+    assert [text.partition(":")[0] for text in scaler.told] == (["Normal ScalingAdvice"] if told else [])
 
 
 def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
@@ -629,9 +603,8 @@ def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
 
 
 def test_without_values_there_is_no_advice() -> None:
-    observation = msgspec.structs.replace(seen(4, 8), readings=[Unavailable("Gone", "gone")])
-    memory = Memory(boost=Boosting(differs=NOW - 600 * SECOND))
-    circumstances = Constraints(ADVISE, boost=ADVISED)
-    _, memory, events = sync_scaler(PREPARED, observation, memory, NOW, circumstances)
+    scaler = boosted(4, boost=ADVISED)
+    scaler.change(boost=Boosting(differs=NOW - 600 * SECOND))
+    scaler.decide(None)
 
-    assert (events, memory.boost.differs) == ((), None)
+    assert (scaler.told, scaler.memory.boost.differs) == ([], None)

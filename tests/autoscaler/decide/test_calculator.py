@@ -22,15 +22,28 @@ from tests.support.answers import answers
 from tests.support.scaling import pod, pods, reading, situation
 
 UNREADY: dict[str, Any] = {"started": 10.0, "ready": "False", "ready_for": 5.0}
-NONE, TENTH = Band(1.0, 1.0), Band(0.9, 1.1)
+KINDS: dict[str, dict[str, Any]] = {
+    "ready": {},
+    "unready": UNREADY,
+    "deleting": {"deleting": True},
+    "failed": {"phase": "Failed"},
+    "without a request": {"cpu": None},
+    "failed without a request": {"cpu": None, "phase": "Failed"},
+    "0 cpu": {"cpu": "0"},
+    "100m cpu": {"cpu": "100m"},
+    "-100m cpu": {"cpu": "-100m"},
+}
+"""Pods of these tests, and what is special about each."""
 
 
 def _unready(first: int, count: int) -> list[Any]:
     return [pod(f"web-{number}", **UNREADY) for number in range(first, first + count)]
 
 
-def _no_request(name: str) -> Unavailable:
-    return Unavailable("MissingRequest", f"missing request for cpu in container app of Pod {name}")
+def _listed(kinds: dict[str, int]) -> list[Any]:
+    """Return so many pods of each kind, all numbered in order."""
+    each = [KINDS[kind] for kind, count in kinds.items() for _ in range(count)]
+    return [pod(f"web-{number}", **facts) for number, facts in enumerate(each)]
 
 
 def _cpu(
@@ -58,88 +71,27 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
 # --- what cannot be computed -------------------------------------------------------------------------------
 
 
-NO_SAMPLES = Unavailable("NoSamples", "did not receive metrics for targeted pods (pods might be unready)")
 NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods")
-LEAVING = [pod("web-0", phase="Failed"), pod("web-1", deleting=True)]
-UNREQUESTED = [*pods(2), pod("web-2", cpu=None, phase="Failed")]
-REFUSED: dict[str, tuple[list[Any], PodsReading, Unavailable]] = {
-    "no pods": (
-        [],
-        reading(5),
-        Unavailable("NoPods", "no pods returned by selector while calculating replica count"),
-    ),
-    "none of them ready": (_unready(0, 2), reading(5, 5), NO_SAMPLES),
-    "no samples": (pods(2), PodsReading({}), NO_SAMPLES),
-    "all on their way out": (LEAVING, reading(5, 5), NO_SAMPLES),
-    "no requests": (pods(2, cpu=None), reading(5, 5), _no_request("web-0")),
-    "none of a pod that does not count": (UNREQUESTED, reading(5, 5), _no_request("web-2")),
-    "requests of 0": (pods(2, cpu="0"), reading(5, 5), NO_REQUESTS),
-    "unknown pods": (pods(2), PodsReading({"other": 5}), NO_REQUESTS),
-    "none after the repair": (
-        [pod("web-0", cpu="100m"), pod("web-1", cpu="-100m")],
-        reading(10),
-        NO_REQUESTS,
-    ),
-}
 
 
-@pytest.mark.parametrize(("listed", "measured", "why"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("kinds", "values", "reason", "message"), answers("decide/calculator", "refused"))
 def test_utilization_that_cannot_be_computed(
-    listed: list[Any], measured: PodsReading, why: Unavailable
+    kinds: dict[str, int], values: list[int | None], reason: str, message: str
 ) -> None:
-    assert _cpu(listed, measured, 50, 2) == why
+    assert _cpu(_listed(kinds), reading(*values), 50, 2) == Unavailable(reason, message)
 
 
 # --- averages over pods ------------------------------------------------------------------------------------
 
-TWO_AND_ONE = [*pods(2), *_unready(2, 1)]
-TWO_AND_TWO = [*pods(2), *_unready(2, 2)]
-THREE_AND_ONE = [*pods(3), *_unready(3, 1)]
-UTILIZATION: dict[str, tuple[list[Any], PodsReading, int, Band, int, str]] = {
-    "as it should be": (pods(4), reading(*[500] * 4), 4, TENTH, 4, "tolerated"),
-    "the lower end is tolerated": (pods(4), reading(*[450] * 4), 7, TENTH, 7, "tolerated"),
-    "not what is below": (pods(4), reading(*[440] * 4), 7, TENTH, 4, "proposal"),
-    "nor above the upper": (pods(4), reading(*[560] * 4), 7, TENTH, 5, "proposal"),
-    "no tolerance, as it should be": (pods(2), reading(500, 500), 5, NONE, 5, "tolerated"),
-    "unready, nothing to raise": (TWO_AND_TWO, reading(500, 500, 900, 900), 5, TENTH, 5, "tolerated"),
-    "unready stay out going down": (TWO_AND_TWO, reading(250, 250, 900, 900), 5, TENTH, 1, "proposal"),
-    "unready at 0 turn even a tolerated one": (TWO_AND_ONE, reading(530, 530), 3, TENTH, 3, "turned"),
-    "unready bring it within tolerance": (THREE_AND_ONE, reading(*[700] * 3), 4, TENTH, 4, "tolerated"),
-    "unready count among the pods": (THREE_AND_ONE, reading(*[900] * 3), 4, TENTH, 6, "proposal"),
-    "unready and missing": (
-        [*pods(2), pod("web-2"), *_unready(3, 1)],
-        reading(1600, 1600, None, 5),
-        4,
-        TENTH,
-        7,
-        "proposal",
-    ),
-    "one missing at its request": (pods(4), reading(*[200] * 3), 4, TENTH, 4, "proposal"),
-    "one missing, much lower": (pods(4), reading(*[100] * 3), 4, TENTH, 3, "proposal"),
-    "one missing, a little lower": (pods(4), reading(*[300] * 3), 4, TENTH, 4, "tolerated"),
-    "the missing one turns it upwards": (pods(3), reading(400, 400), 3, TENTH, 3, "turned"),
-    "more pods than asked for": (pods(6), reading(*[100] * 5), 2, TENTH, 2, "crowded"),
-    "fewer, and 0 turns it down": (pods(2), reading(900), 9, NONE, 9, "turned"),
-    "fewer pods than asked for": (pods(3), reading(900, 900), 9, TENTH, 9, "crowded"),
-    "exactly right, the missing one adds nothing": (pods(2), reading(500), 7, NONE, 7, "tolerated"),
-    "ignored are ignored": (
-        [*pods(2), pod("web-2", deleting=True)],
-        reading(800, 800, 9000),
-        2,
-        TENTH,
-        4,
-        "proposal",
-    ),
-}
-
 
 @pytest.mark.parametrize(
-    ("listed", "measured", "spec", "tolerated", "replicas", "last"), UTILIZATION.values(), ids=UTILIZATION
+    ("kinds", "values", "spec", "tolerance", "replicas", "last"), answers("decide/calculator", "utilization")
 )
 def test_utilization(
-    listed: list[Any], measured: PodsReading, spec: int, tolerated: Band, replicas: int, last: str
+    kinds: dict[str, int], values: list[int | None], spec: int, tolerance: float, replicas: int, last: str
 ) -> None:
-    outcome = _cpu(listed, measured, 50, spec, tolerated=tolerated)
+    band = Band(1 - tolerance, 1 + tolerance)
+    outcome = _cpu(_listed(kinds), reading(*values), 50, spec, tolerated=band)
 
     assert isinstance(outcome, Proposal)
     assert (outcome.replicas, outcome.steps[-1].name) == (replicas, last)
@@ -190,30 +142,13 @@ def test_what_a_pod_without_a_sample_counts() -> None:
 # --- single values -----------------------------------------------------------------------------------------
 
 
-VALUES_OF_ALL: dict[str, tuple[int, int, int, list[Any], int]] = {
-    "tolerated without looking at pods": (33_000, 30_000, 3, [], 3),
-    "also below": (27_000, 30_000, 3, [], 3),
-    "ready pods, not those asked for": (34_000, 30_000, 3, pods(4), 5),
-    "down": (15_000, 30_000, 3, pods(5), 3),
-    "from zero no tolerance and no pods": (31_000, 30_000, 0, [], 2),
-    "from zero to one": (30_000, 30_000, 0, [], 1),
-    "from zero to zero": (0, 30_000, 0, [], 0),
-    "from zero nothing is cut": (INT64_MAX, 1, 0, [], INT32_MIN),
-    "else it is": (INT64_MAX, 1, 5, pods(5), INT32_MAX),
-    "below nothing": (-90_000, 30_000, 3, pods(2), -6),
-    "far below": (INT64_MIN, 1, 5, pods(5), INT32_MIN),
-    "a target of 0": (5, 0, 3, pods(2), INT32_MAX),
-    "nothing of nothing": (0, 0, 3, pods(2), INT32_MIN),
-}
-
-
 @pytest.mark.parametrize(
-    ("value", "target", "spec", "listed", "replicas"), VALUES_OF_ALL.values(), ids=VALUES_OF_ALL
+    ("value", "target", "spec", "ready", "replicas"), answers("decide/calculator", "values")
 )
-def test_values(value: int, target: int, spec: int, listed: list[Any], replicas: int) -> None:
+def test_values(value: int, target: int, spec: int, ready: int, replicas: int) -> None:
     readings: list[ObjectReading | ExternalReading] = [ObjectReading(value), ExternalReading([value])]
     for whole in readings:
-        outcome = calculator.ratio_replicas(whole, target, "queue", situation(spec, listed))
+        outcome = calculator.ratio_replicas(whole, target, "queue", situation(spec, pods(ready)))
         assert isinstance(outcome, Proposal)
         assert (outcome.replicas, outcome.value, outcome.average, outcome.utilization) == (
             replicas,
@@ -248,19 +183,9 @@ def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replic
         assert [step.text() for step in outcome.steps if step.name == "lagging"] == ([text] if known else [])
 
 
-SHRINKS: dict[str, tuple[int, int, int, int, bool]] = {
-    "not known": (0, 15_000, 4, 2, False),
-    "as many were ready": (4, 15_000, 4, 2, False),
-    "more were ready then": (6, 15_000, 4, 3, True),
-    "it is worth what is left": (8, 15_000, 4, 4, True),
-    "it never becomes a raise": (20, 15_000, 4, 4, True),
-    "a raise counts with those of now": (20, 60_000, 4, 8, False),
-    "tolerated": (20, 31_000, 4, 4, False),
-    "pods that went away are no reason to shrink": (10, 45_000, 10, 10, True),
-}
-
-
-@pytest.mark.parametrize(("most_then", "value", "spec", "replicas", "lags"), SHRINKS.values(), ids=SHRINKS)
+@pytest.mark.parametrize(
+    ("most_then", "value", "spec", "replicas", "lags"), answers("decide/calculator", "shrinks")
+)
 def test_a_shrink_counts_with_the_pods_of_the_sample(
     most_then: int, value: int, spec: int, replicas: int, *, lags: bool
 ) -> None:
@@ -286,14 +211,7 @@ def test_missing_pods_and_a_sample_of_more_pods() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "left_out", "replicas", "ratio"),
-    [
-        pytest.param([60, 60], [60, 60], 4, "1", id="as 0 in a raise"),
-        pytest.param([90, 90], [90, 90], 6, "1.5", id="as 0 in a raise beyond all pods"),
-        pytest.param([6, 6], [6, 6], 3, "0.6", id="as the target in a shrink"),
-        pytest.param([6, 6], [60, 6], 4, "0.85", id="as its own value in a shrink"),
-        pytest.param([6, 6], [120, 6], 4, "1.35", id="its own value never raises"),
-    ],
+    ("values", "left_out", "replicas", "ratio"), answers("decide/calculator", "left out")
 )
 def test_pods_that_are_left_out(values: list[int], left_out: list[int], replicas: int, ratio: str) -> None:
     known = {f"web-{number}": value * 1000 for number, value in enumerate(values)}

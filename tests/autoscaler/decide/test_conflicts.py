@@ -1,5 +1,7 @@
 """Detection of other writers, step by step."""
 
+from typing import Any
+
 import pytest
 
 from adapter.autoscaler.decide import conflicts as writing
@@ -92,23 +94,12 @@ def test_pauses_double_up_to_an_hour_and_a_new_spec_ends_them() -> None:
     assert reverse_twice(writing.spec_changed(state), now)[0].pause == 5 * MINUTE
 
 
-@pytest.mark.parametrize(
-    ("state", "replicas", "manager", "own"),
-    [
-        pytest.param(ConflictState(own_zero=True), 0, "", True, id="the status says so"),
-        pytest.param(ConflictState(), 0, "", False, id="no evidence"),
-        pytest.param(ConflictState(), 0, OWN, True, id="the field is ours, though the status was lost"),
-        pytest.param(ConflictState(own_zero=True), 0, "kubectl", False, id="another writer's since"),
-        pytest.param(ConflictState(own_zero=True), 3, "kubectl", False, id="raised since"),
-        pytest.param(ConflictState(known=3), 0, "kubectl", False, id="another writer's"),
-        pytest.param(ConflictState(known=3), 0, OWN, True, id="ours by name"),
-        pytest.param(
-            ConflictState(known=0, own_zero=True), 2, "kubectl", False, id="raised by another writer"
-        ),
-    ],
-)
-def test_whose_zero(state: ConflictState, replicas: int, manager: str, *, own: bool) -> None:
-    assert look(state, replicas, manager)[0].own_zero is own
+@pytest.mark.parametrize(("state", "replicas", "manager", "own"), answers("decide/conflicts", "zeros"))
+def test_whose_zero(state: dict[str, Any], replicas: int, manager: str, *, own: bool) -> None:
+    after, change = look(ConflictState(**state), replicas, manager)
+
+    assert after.own_zero is own
+    assert (change is None) == (state.get("known") in {None, replicas})
 
 
 def test_our_own_zero() -> None:
@@ -120,19 +111,3 @@ def test_a_clock_that_is_set_moves_all_instants() -> None:
     state = ConflictState(reversals=(5,), paused_until=100)
 
     assert writing.shifted(state, -3) == ConflictState(reversals=(2,), paused_until=97)
-
-
-@pytest.mark.parametrize(
-    ("own", "manager", "then"),
-    [
-        pytest.param(True, "kubectl", False, id="gone and set to zero again by another writer"),
-        pytest.param(True, OWN, True, id="still ours"),
-        pytest.param(True, "", True, id="no manager is named"),
-        pytest.param(False, OWN, True, id="ours, though the status does not say so"),
-        pytest.param(False, "kubectl", False, id="still theirs"),
-    ],
-)
-def test_a_zero_is_whose_name_it_carries(own: bool, manager: str, then: bool) -> None:  # noqa: FBT001 - a table
-    state, change = look(ConflictState(known=0, own_zero=own), 0, manager)
-
-    assert (state.own_zero, change) == (then, None)

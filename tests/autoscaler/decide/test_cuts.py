@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.observation import PodsReading, Settings
 from adapter.model.coherence import incoherent_pods, unserved_pods
+from tests.support.answers import answers
 from tests.support.scaling import autoscaler, pods, pods_metric, situation
 
 LAGGING = "web-0"
@@ -27,15 +28,7 @@ def read(each: int, lagging: int) -> PodsReading:
     return PodsReading(old, left_out=new, other_cut=(LAGGING,))
 
 
-@pytest.mark.parametrize(
-    ("each", "lagging", "first", "replicas"),
-    [
-        pytest.param(20, 10, 20, 38, id="a raise"),
-        pytest.param(5, 10, 16, 16, id="a scale-down"),
-        pytest.param(5, 400, 45, 45, id="the first cut asks for more"),
-        pytest.param(10, 10, 20, 20, id="none of both"),
-    ],
-)
+@pytest.mark.parametrize(("each", "lagging", "first", "replicas"), answers("decide/cuts", "cuts"))
 def test_the_cut_that_asks_for_more_counts(each: int, lagging: int, first: int, replicas: int) -> None:
     reading = read(each, lagging)
 

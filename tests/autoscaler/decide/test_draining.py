@@ -2,70 +2,43 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import Observation, Settings
-from adapter.autoscaler.decide.prepared_spec import prepare
-from adapter.model.autoscaling import fastpath_autoscaler, status
+from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.timestamps import SECOND
-from tests.support.controller import QUEUE, fpa, wanted
-from tests.support.scaling import NOW, pods
+from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler, condition
+from tests.support.scaling import NOW
 
-NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 DRAIN = {"prefer": "Idle", "metric": "connections", "drain": {"timeout": "60s"}}
 
 
-class Story:
-    """An autoscaler of 10 pods that are to become 4, one decision after another."""
-
-    def __init__(self, **spec: Any) -> None:
-        changed: dict[str, Any] = {"behavior": NO_WINDOW, "scaleDown": DRAIN} | spec
-        autoscaler = fpa(QUEUE, **changed)
-        self.spec = prepare(fastpath_autoscaler.with_defaults(autoscaler), Settings())
-        self.constraints = Constraints.of(autoscaler.spec)
-        self.memory, self.now, self.replicas = Memory(), int(NOW), 10
-
-    def decide(self, wish: int, idle: int | None, *, after: float = 1, error: str = "") -> Decision:
-        self.now += int(after * SECOND)
-        seen = Observation(
-            self.replicas, self.replicas, "app=web", pods(self.replicas), [wanted(wish)], idle=idle
-        )
-        if error:
-            seen = msgspec.structs.replace(seen, write_error=error)
-            return guarded.decide(self.spec, seen, self.memory, self.now, self.constraints)
-        made = guarded.decide(self.spec, seen, self.memory, self.now, self.constraints)
-        self.memory, _ = memories.commit(self.memory, made, seen, self.now)
-        self.replicas = made.replicas
-        return made
+def draining(**spec: Any) -> SyncedScaler:
+    given: dict[str, Any] = {"behavior": AT_ONCE, "scaleDown": DRAIN}
+    return SyncedScaler(10, **given | spec)
 
 
-def condition(made: Decision) -> tuple[str, str, str]:
-    found = status.find(made.status.conditions, status.SCALING_LIMITED)
-    assert found is not None
-    return found.status, found.reason, found.message
+def limited(made: Decision) -> tuple[str, str | None, str | None] | None:
+    return condition(made, status.SCALING_LIMITED)
 
 
 def test_only_idle_pods_go_until_the_time_is_over() -> None:
-    story = Story()
-    made = story.decide(4, 0)
+    story = draining()
+    made = story.decide(4, idle=0)
     assert (made.replicas, made.rescale, made.desired) == (10, False, 10)
-    assert condition(made) == ("True", "Draining", "6 of the pods that go are not idle yet")
+    assert limited(made) == ("True", "Draining", "6 of the pods that go are not idle yet")
     assert "6 pods are not idle yet: 10 replicas until then" in [step.text() for step in made.trace]
-    made = story.decide(4, 2)
+    made = story.decide(4, idle=2)
     assert (made.replicas, made.rescale) == (8, True)
-    assert condition(made)[1:] == ("Draining", "4 of the pods that go are not idle yet")
+    assert limited(made) == ("True", "Draining", "4 of the pods that go are not idle yet")
     assert story.memory.conflicts.ours is not None
-    assert story.decide(4, 0, after=58.9).replicas == 8
-    made = story.decide(4, 0, after=1)
+    assert story.decide(4, idle=0, after=58.9).replicas == 8
+    made = story.decide(4, idle=0, after=1)
     assert (made.replicas, made.rescale) == (4, True)
-    assert condition(made) == (
+    assert limited(made) == (
         "False",
         "DesiredWithinRange",
         "the desired count is within the acceptable range",
@@ -74,67 +47,67 @@ def test_only_idle_pods_go_until_the_time_is_over() -> None:
 
 
 def test_the_next_scale_down_waits_again() -> None:
-    story = Story()
-    story.decide(4, 0)
-    assert story.decide(4, 6).replicas == 4
+    story = draining()
+    story.decide(4, idle=0)
+    assert story.decide(4, idle=6).replicas == 4
     assert story.memory.draining is None
-    made = story.decide(2, 0, after=100)
+    made = story.decide(2, idle=0, after=100)
     assert made.replicas == 4
     assert story.memory.draining == story.now
 
 
 def test_a_wish_that_ends_ends_the_wait() -> None:
-    story = Story()
-    story.decide(4, 0)
-    assert story.decide(10, 0, after=50).replicas == 10
+    story = draining()
+    story.decide(4, idle=0)
+    assert story.decide(10, idle=0, after=50).replicas == 10
     assert story.memory.draining is None
-    assert story.decide(4, 0, after=50).replicas == 10
+    assert story.decide(4, idle=0, after=50).replicas == 10
 
 
 def test_a_raise_never_waits() -> None:
-    assert Story().decide(15, 0).replicas == 15
+    assert draining().decide(15, idle=0).replicas == 15
 
 
 def test_a_maximum_that_was_lowered_is_no_wait() -> None:
-    made = Story(maxReplicas=6).decide(4, 0)
+    made = draining(maxReplicas=6).decide(4, idle=0)
     assert (made.replicas, made.rescale, made.draining) == (6, True, None)
 
 
 def test_the_minimum_holds() -> None:
-    assert Story(minReplicas=7).decide(4, 9).replicas == 7
+    assert draining(minReplicas=7).decide(4, idle=9).replicas == 7
 
 
 def test_policies_apply_to_what_goes() -> None:
     policy = {"type": "Pods", "value": 1, "periodSeconds": 60}
-    story = Story(behavior={"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}})
-    assert story.decide(4, 5).replicas == 9
-    assert story.decide(4, 5).replicas == 9
+    story = draining(behavior={"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}})
+    assert story.decide(4, idle=5).replicas == 9
+    assert story.decide(4, idle=5).replicas == 9
 
 
 def test_advice_is_what_would_be_written() -> None:
-    made = Story(mode=ADVISE).decide(4, 2)
-    found = status.find(made.status.conditions, status.ABLE_TO_SCALE)
-    assert found is not None
-    assert found.message == "would scale to 8, but spec.mode is Advise"
+    made = draining(mode=ADVISE).decide(4, idle=2)
+    able = condition(made, status.ABLE_TO_SCALE)
+    assert able is not None
+    assert able[2] == "would scale to 8, but spec.mode is Advise"
 
 
 def test_a_failed_write_says_what_was_tried_and_waits_on() -> None:
-    story = Story()
-    story.decide(4, 0)
+    story = draining()
+    story.decide(4, idle=0)
     since = story.memory.draining
-    failed = story.decide(4, 3, error="conflict")
+    failed = story.decide(4, idle=3, write_error="conflict")
     assert [event.message.partition(";")[0] for event in failed.events] == ["New size: 7"]
     assert failed.draining == since
 
 
 @pytest.mark.parametrize("scale_down", [None, {"prefer": "Idle", "metric": "connections"}])
 def test_without_the_option_nothing_waits(scale_down: Any) -> None:
-    assert Story(scaleDown=scale_down).decide(4, None).replicas == 4
+    assert draining(scaleDown=scale_down).decide(4, idle=None).replicas == 4
 
 
 def test_the_wait_does_not_change_with_the_clock() -> None:
-    story = Story()
-    story.decide(4, 0)
+    story = draining()
+    story.decide(4, idle=0)
     moved = memories.shifted(story.memory, SECOND)
     assert moved.draining == NOW + 2 * SECOND
     assert memories.shifted(Memory(), SECOND).draining is None

@@ -29,9 +29,10 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
 from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
-from tests.support.controller import LIVE, fpa
-from tests.support.scaling import NOW, conditions_of, external_metric, pods
+from tests.autoscaler.decide.synced import condition
+from tests.autoscaler.decide.test_scheduled import OFFICE, scaled
+from tests.support.controller import LIVE, QUEUE, fpa
+from tests.support.scaling import NOW, conditions_of, pods
 
 ON = Boost(BOOST, digest="one")
 QUIET = Bounds(None, 6, ("shop/office quiet",))
@@ -53,9 +54,9 @@ def told(made: Decision) -> dict[str, tuple[str, str]]:
 
 
 def test_a_floor_raises_and_is_named() -> None:
-    loop = Loop(3)
+    loop = scaled(3)
     assert told(loop.decide(3)) == {}
-    made = loop.decide(3, forecast(12))
+    made = loop.decide(3, bounds=forecast(12))
     assert (made.replicas, made.rescale, made.status_changed) == (12, True, True)
     assert made.reason == "Current number of replicas below Spec.MinReplicas"
     assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
@@ -73,28 +74,28 @@ def test_a_floor_raises_and_is_named() -> None:
     ids=["maxReplicas", "minReplicas", "the ceiling of a schedule"],
 )
 def test_a_floor_stays_within_the_other_bounds(bounds: Bounds, replicas: int, text: str) -> None:
-    made = Loop(4, most=10, minReplicas=4).decide(3, bounds)
+    made = scaled(4, maxReplicas=10, minReplicas=4).decide(3, bounds=bounds)
     assert made.replicas == replicas
     assert made.trace[0].text() == text
 
 
 def test_a_forecast_does_not_delay_what_the_metrics_ask_for() -> None:
     """Below minReplicas, Kubernetes raises to it first, and evaluates metrics at the next sync."""
-    loop = Loop(10)
-    made = loop.decide(15, forecast(12))
+    loop = scaled(10)
+    made = loop.decide(15, bounds=forecast(12))
     assert (made.replicas, made.reason) == (15, "external metric queue(nil) above target")
     assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
     assert told(made) == {"ForecastActive": ("True", "minReplicas 12 by the forecast")}
     bounds = forecast(12)
-    again = Loop(10)
-    assert [again.decide(wanted, bounds, after=400).replicas for wanted in (15, 3, 3)] == [15, 12, 12]
-    assert Loop(10).decide(None, forecast(12)).replicas == 12
-    assert Loop(10).decide(15, forecast(12, OFFICE)).replicas == 20
+    again = scaled(10)
+    assert [again.decide(wanted, bounds=bounds, after=400).replicas for wanted in (15, 3, 3)] == [15, 12, 12]
+    assert scaled(10).decide(None, bounds=forecast(12)).replicas == 12
+    assert scaled(10).decide(15, bounds=forecast(12, OFFICE)).replicas == 20
 
 
 def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
     """Also where a pause that began meanwhile withholds the raise of the metrics: the forecast decides."""
-    loop = Loop(10)
+    loop = scaled(10)
     paused = ConflictState(known=10, pause=SECOND, paused_until=NOW + SECOND, paused_by="kubectl")
     seen = Observation(10, 10, "app=web", pods(10), [ExternalReading([15000])])
     failed = msgspec.structs.replace(seen, write_error="etcd is away")
@@ -108,17 +109,17 @@ def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
 
 
 def test_a_forecast_that_adds_nothing_says_so_and_writes_no_status_for_another_number() -> None:
-    loop = Loop(4, minReplicas=4)
-    made = loop.decide(3, forecast(2))
+    loop = scaled(4, minReplicas=4)
+    made = loop.decide(3, bounds=forecast(2))
     assert told(made) == {"ForecastActive": ("True", "minReplicas 4 with or without the forecast")}
-    assert not loop.decide(3, forecast(3)).status_changed
+    assert not loop.decide(3, bounds=forecast(3)).status_changed
 
 
 @pytest.mark.parametrize("floor", [8, 12])
 def test_each_condition_tells_of_its_own_bounds(floor: int) -> None:
     office = msgspec.structs.replace(OFFICE, min=10)
-    loop = Loop(10)
-    made = loop.decide(3, forecast(floor, office))
+    loop = scaled(10)
+    made = loop.decide(3, bounds=forecast(floor, office))
     by = "12 by the forecast" if floor == 12 else "10 with or without the forecast"
     assert told(made) == {
         "ScheduleActive": ("True", "minReplicas 10, maxReplicas 40: shop/office business"),
@@ -130,10 +131,10 @@ def test_each_condition_tells_of_its_own_bounds(floor: int) -> None:
 
 
 def test_the_conditions_end_separately() -> None:
-    loop = Loop(20)
-    loop.decide(3, forecast(12, SOON))
+    loop = scaled(20)
+    loop.decide(3, bounds=forecast(12, SOON))
     no_window = ("False", "no window of a schedule is active")
-    assert told(loop.decide(3, forecast(12))) == {
+    assert told(loop.decide(3, bounds=forecast(12))) == {
         "ScheduleActive": no_window,
         "ForecastActive": ("True", "minReplicas 12 by the forecast"),
     }
@@ -152,43 +153,43 @@ def test_the_conditions_end_separately() -> None:
 @pytest.mark.parametrize("wanted", [0, None])
 @pytest.mark.parametrize("own_zero", [True, False])
 def test_a_forecast_does_not_wake(wanted: int | None, *, own_zero: bool) -> None:
-    loop = Loop(0, minReplicas=0)
+    loop = scaled(0, minReplicas=0)
     loop.manager = loop.manager if own_zero else "kubectl"
     loop.memory = Memory(conflicts=ConflictState(known=0, own_zero=own_zero))
     for _ in range(3):
-        made = loop.decide(wanted, forecast(12))
+        made = loop.decide(wanted, bounds=forecast(12))
         assert (made.replicas, loop.memory.lowest, told(made)) == (0, 0, {})
         assert not [step for step in made.trace if step.name == "schedule"]
 
 
 def test_a_target_that_its_metrics_wake_has_the_floor_from_then_on() -> None:
-    loop = Loop(0, minReplicas=0)
-    assert loop.decide(2, forecast(12)).replicas == 2
+    loop = scaled(0, minReplicas=0)
+    assert loop.decide(2, bounds=forecast(12)).replicas == 2
     assert loop.memory.lowest == 0
-    assert loop.decide(2, forecast(12)).replicas == 12
+    assert loop.decide(2, bounds=forecast(12)).replicas == 12
 
 
 def test_a_schedule_wakes_to_its_own_floor() -> None:
-    loop = Loop(0, minReplicas=0)
-    made = loop.decide(0, forecast(30, OFFICE))
+    loop = scaled(0, minReplicas=0)
+    made = loop.decide(0, bounds=forecast(30, OFFICE))
     assert made.replicas == 20
     assert told(made) == {"ScheduleActive": ("True", "minReplicas 20, maxReplicas 40: shop/office business")}
-    assert loop.decide(0, forecast(30, OFFICE)).replicas == 30
+    assert loop.decide(0, bounds=forecast(30, OFFICE)).replicas == 30
 
 
 def test_a_zero_ends_the_condition() -> None:
-    loop = Loop(12, minReplicas=0)
-    loop.decide(3, forecast(12))
+    loop = scaled(12, minReplicas=0)
+    loop.decide(3, bounds=forecast(12))
     loop.replicas = 0
-    assert told(loop.decide(0, forecast(12)))["ForecastActive"][0] == "False"
+    assert told(loop.decide(0, bounds=forecast(12)))["ForecastActive"][0] == "False"
 
 
-@pytest.mark.parametrize("behavior", [{}, None], ids=["with behavior", "without"])
-def test_a_floor_that_falls_at_zero_does_not_wake(behavior: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("legacy", [False, True], ids=["with behavior", "without"])
+def test_a_floor_that_falls_at_zero_does_not_wake(*, legacy: bool) -> None:
     """A write of the scaler may land after it has decided on a later forecast."""
-    loop = Loop(0, minReplicas=0, behavior=behavior)
-    loop.memory = msgspec.structs.replace(loop.memory, lowest=12)
-    assert loop.decide(0, forecast(12)).replicas == 0
+    loop = scaled(0, minReplicas=0, legacy=legacy)
+    loop.change(lowest=12)
+    assert loop.decide(0, bounds=forecast(12)).replicas == 0
     assert loop.decide(0).replicas == 0
 
 
@@ -201,10 +202,10 @@ def test_at_zero_the_decision_is_that_without_a_forecast(
     floors: list[int], beside: Bounds | None, wanted: int
 ) -> None:
     """Also with a minimum of 0 that a schedule sets itself."""
-    one, other = Loop(0, minReplicas=0), Loop(0, minReplicas=0)
+    one, other = scaled(0, minReplicas=0), scaled(0, minReplicas=0)
     for floor in floors:
-        made = one.decide(wanted, forecast(floor, beside) if floor else beside)
-        plain = other.decide(wanted, beside)
+        made = one.decide(wanted, bounds=forecast(floor, beside) if floor else beside)
+        plain = other.decide(wanted, bounds=beside)
         assert (made.replicas, made.reason, made.trace) == (plain.replicas, plain.reason, plain.trace)
         one.replicas = other.replicas = 0
         one.memory = other.memory = Memory(conflicts=ConflictState(known=0, own_zero=True))
@@ -220,8 +221,8 @@ def test_a_forecast_lowers_nothing_and_exceeds_no_bound(
     floor: int, ceiling: int | None, current: int, wanted: int
 ) -> None:
     beside = None if ceiling is None else Bounds(None, ceiling, ("a/b c",))
-    made = Loop(current, most=30).decide(wanted, forecast(floor, beside))
-    plain = Loop(current, most=30).decide(wanted, beside)
+    made = scaled(current, maxReplicas=30).decide(wanted, bounds=forecast(floor, beside))
+    plain = scaled(current, maxReplicas=30).decide(wanted, bounds=beside)
     most = min(30, 30 if ceiling is None else max(1, ceiling))
     assert made.replicas == max(plain.replicas, min(floor, most))
 
@@ -264,7 +265,7 @@ def test_the_floor_of_a_schedule_does_not_depend_on_the_forecast() -> None:
 @pytest.mark.parametrize("replicas", [0, 3])
 def test_a_recorded_decision_is_made_again(bounds: Bounds, replicas: int) -> None:
     spec: dict[str, Any] = {"minReplicas": 0, "maxReplicas": 40, "behavior": {}}
-    subject = fpa([external_metric(averageValue="1")], **spec)
+    subject = fpa(QUEUE, **spec)
     seen = Observation(replicas, replicas, "app=web", pods(replicas), [ExternalReading([2000])], NO_STATUS)
     memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas), lowest=15)
     inputs = DecisionInputs(subject, LIVE, NOW, seen, memory, Constraints(bounds=bounds))
@@ -281,21 +282,19 @@ def test_a_recorded_decision_is_made_again(bounds: Bounds, replicas: int) -> Non
 
 
 def ready(made: Decision) -> tuple[str, str | None, str | None] | None:
-    found = [each for each in made.status.conditions or () if each.type == "ForecastReady"]
-    return (found[0].status, found[0].reason, found[0].message) if found else None
+    return condition(made, "ForecastReady")
 
 
 def test_the_condition_of_a_verdict_follows_it_and_ends_with_the_forecast() -> None:
-    loop = Loop(3)
+    loop = scaled(3)
     assert ready(loop.decide(3)) is None
-    loop.readiness = missing = Readiness(
-        holds=False, reason="Incomplete", message="no verdict yet: 3 of 7 days of history"
-    )
+    missing = Readiness(holds=False, reason="Incomplete", message="no verdict yet: 3 of 7 days of history")
+    loop.constrain(readiness=missing)
     shown = loop.decide(3)
     assert ready(shown) == ("False", "Incomplete", missing.message)
     assert shown.status_changed
     assert not loop.decide(3).status_changed
-    loop.readiness = Readiness(*missing)
+    loop.constrain(readiness=Readiness(*missing))
     assert not loop.decide(3).status_changed
     for changed in (
         Readiness(holds=True, reason="Acting", message="day"),
@@ -303,19 +302,19 @@ def test_the_condition_of_a_verdict_follows_it_and_ends_with_the_forecast() -> N
         Readiness(holds=True, reason="Withheld", message="weeks"),
         Readiness(holds=False, reason="Withheld", message="weeks"),
     ):
-        loop.readiness = changed
+        loop.constrain(readiness=changed)
         made = loop.decide(3)
         assert ready(made) == (str(changed.holds), changed.reason, changed.message)
         assert made.status_changed
     # a new leader has no verdict yet: what the former one has said stays
-    loop.readiness = UNJUDGED
+    loop.constrain(readiness=UNJUDGED)
     for bounds in (None, forecast(2), None):
-        assert ready(loop.decide(3, bounds)) == ("False", "Withheld", "weeks")
-    loop.readiness = None
+        assert ready(loop.decide(3, bounds=bounds)) == ("False", "Withheld", "weeks")
+    loop.constrain(readiness=None)
     ended = loop.decide(3)
     assert ready(ended) is None
     assert ended.status_changed
-    loop.readiness = UNJUDGED
+    loop.constrain(readiness=UNJUDGED)
     assert ready(loop.decide(3)) == ("False", "Pending", UNJUDGED.message)
 
 
@@ -333,14 +332,14 @@ _Sync = tuple[int | None, Bounds | None, Readiness | None, int | None, str, int]
 
 @given(syncs=st.lists(_SYNC, min_size=3, max_size=8), is_boosted=st.booleans())
 def test_the_last_decision_changes_nothing(syncs: list[_Sync], *, is_boosted: bool) -> None:
-    """`Loop` compares each decision with the one that is made without it."""
-    loop = Loop(10, minReplicas=0)
+    """`SyncedScaler` compares each decision with the one that is made without it."""
+    loop = scaled(10, minReplicas=0)
     for replicas, bounds, readiness, wanted, mode, after in syncs:
-        loop.readiness, loop.mode = readiness, BOOST if is_boosted else mode
-        loop.boost = ON if is_boosted else None
+        loop.constrain(readiness=readiness, mode=BOOST if is_boosted else mode)
+        loop.constrain(boost=ON if is_boosted else None)
         loop.replicas = loop.replicas if replicas is None else replicas
         for _ in range(2):
-            loop.decide(wanted, bounds, after)
+            loop.decide(wanted, bounds=bounds, after=after)
 
 
 def test_constraints_have_the_condition_of_a_forecast_that_the_spec_asks_for() -> None:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,11 +23,17 @@ from adapter.autoscaler.decide.history import (
 from adapter.autoscaler.decide.memory import recall
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscalerStatus, PastChange
 from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.answers import answers
 from tests.support.scaling import NOW
 
 A = Recommendation
 LONGEST_PERIOD = 1800 * SECOND
 """The longest period of a policy."""
+
+
+def _listed(events: list[list[Any]]) -> tuple[ScaleEvent, ...]:
+    """Return events: changes, their times, and whether they are outdated."""
+    return tuple(ScaleEvent(*each) for each in events)
 
 
 def test_queues_keep_what_can_still_matter() -> None:
@@ -108,30 +116,9 @@ def test_changes_after_an_instant() -> None:
     assert changed_within((ScaleEvent(2**31 - 1, 1), ScaleEvent(1, 1)), 0) == -(2**31)
 
 
-@pytest.mark.parametrize(
-    ("events", "kept"),
-    [
-        pytest.param((), (ScaleEvent(9, 100),), id="the first"),
-        pytest.param(
-            (ScaleEvent(1, 40),), (ScaleEvent(1, 40), ScaleEvent(9, 100)), id="exactly the period old"
-        ),
-        pytest.param((ScaleEvent(1, 39),), (ScaleEvent(9, 100),), id="older"),
-        pytest.param(
-            (ScaleEvent(1, 10), ScaleEvent(2, 20), ScaleEvent(3, 90)),
-            (ScaleEvent(1, 10, outdated=True), ScaleEvent(9, 100), ScaleEvent(3, 90)),
-            id="the last outdated one is overwritten, the others stay marked",
-        ),
-        pytest.param(
-            (ScaleEvent(1, 90, outdated=True), ScaleEvent(2, 95)),
-            (ScaleEvent(9, 100), ScaleEvent(2, 95)),
-            id="the mark stays",
-        ),
-    ],
-)
-def test_events_take_the_place_of_outdated_ones(
-    events: tuple[ScaleEvent, ...], kept: tuple[ScaleEvent, ...]
-) -> None:
-    assert with_event(events, 9, 100, 60) == kept
+@pytest.mark.parametrize(("events", "kept"), answers("decide/history", "events"))
+def test_events_take_the_place_of_outdated_ones(events: list[list[Any]], kept: list[list[Any]]) -> None:
+    assert with_event(_listed(events), 9, 100, 60) == _listed(kept)
 
 
 def test_on_a_clock_that_was_set_ages_stay_what_they_are() -> None:
@@ -147,21 +134,14 @@ def test_on_a_clock_that_was_set_ages_stay_what_they_are() -> None:
     assert shifted(after, -70) == before
 
 
-@pytest.mark.parametrize(
-    ("change", "ups", "downs"),
-    [
-        (3, (ScaleEvent(3, 100),), (ScaleEvent(1, 50),)),  # of the outdated one the place is taken
-        (-3, (ScaleEvent(1, 50),), (ScaleEvent(1, 50), ScaleEvent(3, 100))),
-        (0, (ScaleEvent(1, 50),), (ScaleEvent(1, 50),)),
-    ],
-)
+@pytest.mark.parametrize(("change", "ups", "downs"), answers("decide/history", "changes"))
 def test_a_change_is_an_event_of_its_direction_and_counts_for_its_periods(
-    change: int, ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...]
+    change: int, ups: list[list[Any]], downs: list[list[Any]]
 ) -> None:
     earlier = History(ups=(ScaleEvent(1, 50),), downs=(ScaleEvent(1, 50),))
     history = with_change(earlier, change, 100, (30, 60))
 
-    assert (history.ups, history.downs) == (ups, downs)
+    assert (history.ups, history.downs) == (_listed(ups), _listed(downs))
 
 
 def test_they_are_in_the_order_of_time_with_their_sign() -> None:

@@ -1,6 +1,6 @@
 """Ready pods that lose their values: a metric of pods scales up on the values that are left, not down."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -8,26 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded, lost_values
+from adapter.autoscaler.decide import lost_values
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.lost_values import LATELY
-from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
-    Observation,
     PodsReading,
     Reading,
-    Settings,
     Unavailable,
 )
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
-from adapter.model.pods import PodFacts
+from adapter.model.autoscaling import status
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED
 from adapter.model.timestamps import SECOND
 from fastpath_forecast.simulate import deciders
+from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
+from tests.support.answers import answers
+from tests.support.controller import LIVE
 from tests.support.scaling import (
     NOW,
     autoscaler,
@@ -37,16 +35,13 @@ from tests.support.scaling import (
     pod,
     pods,
     pods_metric,
-    sync_scaler,
 )
 
-LIVE = Settings(scale_to_zero=True, strict=True)
 LATE = LATELY // SECOND
 LOADED, IDLE = 15_000, 5_000
 HALF = {f"web-{number}": LOADED if number < 5 else IDLE for number in range(10)}
 """Ten pods that need ten: five are loaded, five are not."""
 LEFT = {name: value for name, value in HALF.items() if value == IDLE}
-GONE = Unavailable("NoMetrics", "nothing")
 FEWER = "fewer pods are cached than the target has"
 
 
@@ -59,57 +54,34 @@ def container_metric(utilization: int) -> dict[str, Any]:
     return {"type": "ContainerResource", "containerResource": source}
 
 
-class Story:
-    """An autoscaler that is decided second by second; what is decided is written at once."""
+def losing(*metrics: dict[str, Any], window: int = 0, replicas: int = 10) -> SyncedScaler:
+    return SyncedScaler(replicas, metrics or [pods_metric("10")], **eager(window))
 
-    def __init__(
-        self, *metrics: dict[str, Any], replicas: int = 10, window: int = 0, mode: str = "Auto"
-    ) -> None:
-        self.spec = autoscaler(metrics or [pods_metric("10")], LIVE, **eager(window))
-        self.replicas = replicas
-        self.pods: Sequence[PodFacts] = pods(replicas)
-        self.constraints = Constraints(mode)
-        self.memory = Memory()
-        self.made: Decision | None = None
 
-    def observe(self, *readings: Reading | Mapping[str, int]) -> Observation:
-        seen = [PodsReading(each) if isinstance(each, Mapping) else each for each in readings]
-        return Observation(
-            self.replicas, self.replicas, "app=web", self.pods, seen, status=self.memory.status
-        )
-
-    def sync(self, at: float, *readings: Reading | Mapping[str, int]) -> int:
-        """Decide on readings or on plain values, `at` seconds after NOW; return the count."""
-        now, observation = NOW + round(at * SECOND), self.observe(*readings)
-        self.made, self.memory, _ = sync_scaler(
-            self.spec, observation, self.memory, now, self.constraints, self.made
-        )
-        self.replicas = self.made.replicas
-        return self.replicas
-
-    def message(self) -> str:
-        """Return why the metrics do not scale, "" if they do."""
-        found = {each.type: each for each in self.memory.status.conditions or ()}["ScalingActive"]
-        return "" if found.status == "True" else found.message or ""
+def why_blocked(scaler: SyncedScaler) -> str:
+    """Return why the metrics do not scale, "" if they do."""
+    assert scaler.last is not None
+    found = condition(scaler.last, status.SCALING_ACTIVE)
+    return "" if found is None or found[0] == "True" else found[2] or ""
 
 
 @pytest.fixture
-def story() -> Story:
+def story() -> SyncedScaler:
     """An autoscaler whose ten pods all had a value at 0 seconds."""
-    made = Story()
-    made.sync(0, HALF)
+    made = losing()
+    made.at(0, HALF)
     return made
 
 
-def test_the_message_says_how_many_since_when_and_does_not_change_with_time(story: Story) -> None:
-    assert [story.sync(at, LEFT) for at in (1, 12)] == [10, 10]
-    assert story.message() == (
+def test_the_message_says_how_many_since_when_and_does_not_change_with_time(story: SyncedScaler) -> None:
+    assert story.counts((1, 12), LEFT) == [10, 10]
+    assert why_blocked(story) == (
         "the HPA was unable to compute the replica count: unable to get metric load: 5 of 10 Ready pods "
         "lack a value that they had until 2026-11-20T12:00:01Z: it may scale up, not down"
     )
-    assert story.made is not None
-    assert "5 of 10 Ready pods lack a value" in "\n".join(step.text() for step in story.made.trace)
-    assert not story.made.status_changed
+    assert story.last is not None
+    assert "5 of 10 Ready pods lack a value" in "\n".join(step.text() for step in story.last.trace)
+    assert not story.last.status_changed
 
 
 LOADED_LEFT_OUT = PodsReading(LEFT, left_out={name: 11_000 for name in HALF if name not in LEFT})
@@ -137,67 +109,57 @@ STORIES: dict[str, _Steps] = {
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-def test_what_blocks_and_for_how_long(steps: _Steps, story: Story) -> None:
-    assert [story.sync(at, reading) for at, reading, _ in steps] == [count for *_, count in steps]
-    assert bool(story.message()) == (story.replicas == 10)
+def test_what_blocks_and_for_how_long(steps: _Steps, story: SyncedScaler) -> None:
+    assert [story.at(at, reading).replicas for at, reading, _ in steps] == [count for *_, count in steps]
+    assert bool(why_blocked(story)) == (story.replicas == 10)
 
 
 def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
-    story = Story(window=300)
-    story.sync(0, HALF)
-    counts = [story.sync(at, LEFT) for at in range(1, LATE + 300)]
+    story = losing(window=300)
+    story.at(0, HALF)
+    counts = story.counts(range(1, LATE + 300), LEFT)
     assert set(counts) == {10}
-    assert story.sync(LATE + 300, LEFT) == 8
+    assert story.at(LATE + 300, LEFT).replicas == 8
 
 
-def test_pods_are_lost_one_after_the_other(story: Story) -> None:
+def test_pods_are_lost_one_after_the_other(story: SyncedScaler) -> None:
     values = dict(HALF)
     for at in range(5):
         del values[f"web-{at}"]
-        assert story.sync(at * 100 + 1, values) == 10
-    assert story.sync(LATE + 400, values) == 10
-    assert story.sync(LATE + 401, values) == 8
+        assert story.at(at * 100 + 1, values).replicas == 10
+    assert story.at(LATE + 400, values).replicas == 10
+    assert story.at(LATE + 401, values).replicas == 8
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        pytest.param({"deleting": True}, id="being deleted"),
-        pytest.param({"ready": "False"}, id="not Ready"),
-        pytest.param({"ready": None}, id="Ready unknown"),
-        pytest.param({"phase": "Failed"}, id="failed"),
-        pytest.param({"phase": "Succeeded"}, id="completed"),
-        pytest.param(None, id="gone"),
-    ],
-)
+@pytest.mark.parametrize("changed", answers("decide/lost_values", "other pods"))
 def test_other_pods_without_a_value_are_kubernetes_own(changed: dict[str, Any] | None) -> None:
-    story, plain = Story(), Story()
-    story.sync(0, HALF)
+    story, plain = losing(), losing()
+    story.at(0, HALF)
     listed = [] if changed is None else [pod(f"web-{number}", **changed) for number in range(5)]
     story.pods = plain.pods = [*listed, *(pod(name) for name in LEFT)]
-    assert story.sync(1, LEFT) == plain.sync(1, LEFT) < 10
+    assert story.at(1, LEFT).replicas == plain.at(1, LEFT).replicas < 10
 
 
 def test_a_pod_that_never_had_a_value_does_not_block() -> None:
-    story = Story()
-    assert story.sync(0, LEFT) == 8
+    story = losing()
+    assert story.at(0, LEFT).replicas == 8
 
 
 def test_after_a_start_the_stabilization_window_protects() -> None:
     """Another leader does not know which pods had values; its first recommendation is the current count."""
-    story = Story(window=300)
-    story.sync(0, HALF)
-    story.memory, story.made = memories.remember(story.memory.status), None
-    assert [story.sync(at, LEFT) for at in (1, 300)] == [10, 10]
-    assert story.sync(301, LEFT) == 8
+    story = losing(window=300)
+    story.at(0, HALF)
+    story.memory, story.last = memories.remember(story.memory.status), None
+    assert story.counts((1, 300), LEFT) == [10, 10]
+    assert story.at(301, LEFT).replicas == 8
 
 
 def test_after_a_start_the_stabilization_window_begins_with_the_first_value() -> None:
     """A scaler that went on would have seen the load while this one has no values yet."""
-    story = Story(window=20)
-    assert [story.sync(at, GONE) for at in range(30)] == [10] * 30
-    assert [story.sync(30, LEFT), story.sync(40, GONE), story.sync(49, LEFT)] == [10, 10, 10]
-    assert story.sync(50, LEFT) == 8
+    story = losing(window=20)
+    assert story.counts(range(30), GONE) == [10] * 30
+    assert [story.at(at, seen).replicas for at, seen in ((30, LEFT), (40, GONE), (49, LEFT))] == [10] * 3
+    assert story.at(50, LEFT).replicas == 8
 
 
 @pytest.mark.parametrize(
@@ -206,137 +168,134 @@ def test_after_a_start_the_stabilization_window_begins_with_the_first_value() ->
 def test_a_pod_that_is_ready_again_still_blocks_but_not_a_new_one_of_its_name(
     meanwhile: dict[str, Any], count: int
 ) -> None:
-    story = Story(window=30)
-    story.sync(0, HALF)
-    ready = story.pods
-    story.sync(1, LEFT)
+    story = losing(window=30)
+    story.at(0, HALF)
+    ready = story.pods = pods(10)
+    story.at(1, LEFT)
     story.pods = [*(pod(f"web-{number}", **meanwhile) for number in range(5)), *ready[5:]]
-    story.sync(2, LEFT)
+    story.at(2, LEFT)
     story.pods = ready
-    assert story.sync(40, LEFT) == count
+    assert story.at(40, LEFT).replicas == count
 
 
 @pytest.mark.parametrize("lost_before", [False, True])
-def test_pods_that_the_cache_lacks_are_not_gone(story: Story, *, lost_before: bool) -> None:
+def test_pods_that_the_cache_lacks_are_not_gone(story: SyncedScaler, *, lost_before: bool) -> None:
     if lost_before:
-        story.sync(1, LEFT)
+        story.at(1, LEFT)
     story.pods = []
-    story.sync(2, PodsReading(LEFT, overdue=FEWER))
+    story.at(2, PodsReading(LEFT, overdue=FEWER))
     story.pods = pods(10)
-    assert story.sync(3, LEFT) == 10
-    assert story.sync(LATE + 3, LEFT) == 8
+    assert story.at(3, LEFT).replicas == 10
+    assert story.at(LATE + 3, LEFT).replicas == 8
 
 
-def test_no_more_pods_are_kept_than_the_cache_lacks(story: Story) -> None:
+def test_no_more_pods_are_kept_than_the_cache_lacks(story: SyncedScaler) -> None:
     story.pods = [pod(f"new-{number}") for number in range(8)]
-    story.sync(1, PodsReading(LEFT, overdue=FEWER))
+    story.at(1, PodsReading(LEFT, overdue=FEWER))
     (reporting,) = story.memory.history.reporting.values()
     assert reporting == (("web-0", "web-1"), {})
 
 
 def test_an_overdue_reading_is_remembered() -> None:
     """The first readings of Prometheus are overdue: its sample interval is not known yet."""
-    story = Story()
-    story.sync(0, PodsReading(HALF, overdue="its sample interval is not known yet"))
-    assert story.sync(1, LEFT) == 10
+    story = losing()
+    story.at(0, PodsReading(HALF, overdue="its sample interval is not known yet"))
+    assert story.at(1, LEFT).replicas == 10
 
 
-def test_an_overdue_reading_keeps_its_own_reason(story: Story) -> None:
-    story.sync(1, LEFT)
-    story.sync(2, PodsReading(LEFT, overdue="the answer is partial"))
-    assert story.message().endswith("the answer is partial: it may scale up, not down")
+def test_an_overdue_reading_keeps_its_own_reason(story: SyncedScaler) -> None:
+    story.at(1, LEFT)
+    story.at(2, PodsReading(LEFT, overdue="the answer is partial"))
+    assert why_blocked(story).endswith("the answer is partial: it may scale up, not down")
 
 
 def test_values_of_unknown_pods_are_not_kept() -> None:
-    story = Story()
-    story.sync(0, HALF | {f"other-{number}": 10_000 for number in range(100)})
+    story = losing()
+    story.at(0, HALF | {f"other-{number}": 10_000 for number in range(100)})
     (reporting,) = story.memory.history.reporting.values()
     assert reporting.pods == tuple(HALF)
-    assert story.sync(1, HALF) == 10
+    assert story.at(1, HALF).replicas == 10
 
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_one_of_two_metrics_loses_values(lost: int) -> None:
     metrics = [pods_metric("10"), pods_metric("10", name="other")]
-    story = Story(*metrics)
+    story = losing(*metrics)
     low = dict.fromkeys(HALF, 2_000)
     for at, loaded in enumerate((HALF, LEFT)):
         readings = [low, low]
         readings[lost] = loaded
-        assert story.sync(at, *readings) == 10
-    assert f"metric {('load', 'other')[lost]}: 5 of 10 Ready pods" in story.message()
+        assert story.at(at, *readings).replicas == 10
+    assert f"metric {('load', 'other')[lost]}: 5 of 10 Ready pods" in why_blocked(story)
 
 
 def test_two_selectors_of_one_metric_are_apart() -> None:
     selected = pods_metric("10")
     selected["pods"]["metric"]["selector"] = {"matchLabels": {"verb": "GET"}}
-    story = Story(pods_metric("10"), selected)
-    story.sync(0, HALF, LEFT)
-    assert story.sync(1, LEFT, LEFT) == 10
+    story = losing(pods_metric("10"), selected)
+    story.at(0, HALF, LEFT)
+    assert story.at(1, LEFT, LEFT).replicas == 10
     assert len(story.memory.history.reporting) == 2
 
 
 def test_metrics_of_no_pods_have_no_part() -> None:
-    story = Story(external_metric(averageValue="1"))
-    assert story.sync(0, ExternalReading((10_000,))) == 10
+    story = losing(external_metric(averageValue="1"))
+    assert story.at(0, ExternalReading((10_000,))).replicas == 10
     assert story.memory.history.reporting == {}
-    assert story.sync(1, ExternalReading((3_000,))) == 3
+    assert story.at(1, ExternalReading((3_000,))).replicas == 3
 
 
-def test_metrics_that_left_the_spec_are_forgotten(story: Story) -> None:
+def test_metrics_that_left_the_spec_are_forgotten(story: SyncedScaler) -> None:
     story.spec = autoscaler([pods_metric("10", name="other")], LIVE, **eager())
-    story.sync(1, HALF)
+    story.at(1, HALF)
     assert list(story.memory.history.reporting) == ["pods other nil"]
 
 
-def test_another_target_of_the_metric_forgets_nothing(story: Story) -> None:
+def test_another_target_of_the_metric_forgets_nothing(story: SyncedScaler) -> None:
     story.spec = autoscaler([pods_metric("12")], LIVE, **eager())
-    assert story.sync(1, LEFT) == 10
+    assert story.at(1, LEFT).replicas == 10
 
 
 @pytest.mark.parametrize("container", ["", "app"])
 def test_a_resource_metric_loses_values(container: str) -> None:
-    story = Story(container_metric(100) if container else cpu_metric(100))
+    story = losing(container_metric(100) if container else cpu_metric(100))
     whole = {name: value // 10 for name, value in HALF.items()}
     left = {name: whole[name] for name in LEFT}
-    assert story.sync(0, usages(whole)) == 10
-    assert story.sync(1, usages(left)) == 10
-    assert "unable to get metrics for resource cpu: 5 of 10 Ready pods lack a value" in story.message()
+    assert story.at(0, usages(whole)).replicas == 10
+    assert story.at(1, usages(left)).replicas == 10
+    assert "unable to get metrics for resource cpu: 5 of 10 Ready pods lack a value" in why_blocked(story)
 
 
-def test_a_pause_forgets_nothing(story: Story) -> None:
-    story.constraints = Constraints(PAUSED)
-    story.sync(1, GONE)
-    story.constraints = Constraints()
-    assert story.sync(2, LEFT) == 10
+def test_a_pause_forgets_nothing(story: SyncedScaler) -> None:
+    story.constrain(mode=PAUSED)
+    story.at(1, GONE)
+    story.constrain(mode=AUTO)
+    assert story.at(2, LEFT).replicas == 10
 
 
 def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
-    story = Story(mode=BOOST)
-    story.constraints = Constraints(BOOST, boost=Boost(BOOST))
-    story.sync(0, HALF)
-    story.sync(1, LEFT)
+    story = losing()
+    story.constrain(mode=BOOST, boost=Boost(BOOST))
+    story.at(0, HALF)
+    story.at(1, LEFT)
     assert story.memory.history.reporting == {}
     assert story.memory.status.desired_replicas == 8
 
 
-def test_a_fallback_may_raise(story: Story) -> None:
-    observation = story.observe(PodsReading(LEFT))
-    seen = msgspec.structs.replace(observation, fallback=12)
-    made = guarded.decide(story.spec, seen, story.memory, NOW + SECOND, story.constraints)
-    assert made.replicas == 12
+def test_a_fallback_may_raise(story: SyncedScaler) -> None:
+    assert story.at(1, LEFT, fallback=12).replicas == 12
 
 
-def test_a_clock_that_is_set_keeps_the_bound(story: Story) -> None:
-    story.sync(1, LEFT)
+def test_a_clock_that_is_set_keeps_the_bound(story: SyncedScaler) -> None:
+    story.at(1, LEFT)
     story.memory = memories.shifted(story.memory, 1000 * SECOND)
-    assert story.sync(LATE + 1000, LEFT) == 10
-    assert story.sync(LATE + 1001, LEFT) == 8
+    assert story.at(LATE + 1000, LEFT).replicas == 10
+    assert story.at(LATE + 1001, LEFT).replicas == 8
 
 
-def test_the_end_of_a_block_is_known(story: Story) -> None:
+def test_the_end_of_a_block_is_known(story: SyncedScaler) -> None:
     assert lost_values.next_end(story.memory.history.reporting, NOW) is None
-    story.sync(1, LEFT)
+    story.at(1, LEFT)
     reporting = story.memory.history.reporting
     assert lost_values.next_end(reporting, NOW + SECOND) == NOW + SECOND + LATELY
     assert lost_values.next_end(reporting, NOW + SECOND + LATELY) is None
@@ -353,10 +312,10 @@ def test_lost_values_never_lower_a_decision(values: list[int], data: st.DataObje
     names = data.draw(st.sets(st.sampled_from(sorted(whole))))
     left = {name: value for name, value in whole.items() if name not in names}
     at_target = dict.fromkeys(whole, 10_000)
-    full, part = Story(replicas=len(values)), Story(replicas=len(values))
-    full.sync(0, at_target)
-    part.sync(0, at_target)
-    wanted, count = full.sync(1, whole), part.sync(1, left)
+    full, part = losing(replicas=len(values)), losing(replicas=len(values))
+    full.at(0, at_target)
+    part.at(0, at_target)
+    wanted, count = full.at(1, whole).replicas, part.at(1, left).replicas
     assert count >= min(wanted, len(values))
     assert not names or count >= len(values)
 
@@ -371,21 +330,19 @@ def test_lost_values_never_lower_a_decision(values: list[int], data: st.DataObje
 )
 def test_a_pod_that_had_a_value_blocks_for_the_bound(syncs: list[tuple[float, dict[str, int]]]) -> None:
     """What blocks is worked out here from the times of the values alone."""
-    story, at = Story(), 0.0
-    story.sync(0, HALF)
+    story, at = losing(), 0.0
+    story.at(0, HALF)
     since: dict[str, float | None] = dict.fromkeys(HALF)
     for pause, values in syncs:
         at += pause
-        before = story.replicas
-        story.pods = pods(10)
-        story.replicas = before
+        before, story.pods = story.replicas, pods(10)
         if values:
             for name in list(since):
                 if name not in values and since[name] is None:
                     since[name] = at
             since |= dict.fromkeys(values)
             since = {name: when for name, when in since.items() if when is None or at - when < LATE}
-        after = story.sync(at, values or GONE)
+        after = story.at(at, values or GONE).replicas
         if values and any(when is not None for when in since.values()):
             assert after >= before
 
@@ -438,8 +395,8 @@ def _field(reading: ObjectReading | ExternalReading) -> str:
 def test_missing_data_takes_no_needed_pod_away(data: st.DataObject, names: set[str]) -> None:
     """The load stays; within the bound anything may be missing, in one metric or in several."""
     chosen = [WHOLE[name] for name in sorted(names)]
-    story = Story(*(metric for metric, _ in chosen))
-    assert story.sync(0, *(whole for _, whole in chosen)) == 10
+    story = losing(*(metric for metric, _ in chosen))
+    assert story.at(0, *(whole for _, whole in chosen)).replicas == 10
     for at in data.draw(st.lists(st.integers(1, LATE), max_size=8, unique=True).map(sorted)):
         readings = [data.draw(faults(whole)) for _, whole in chosen]
         if data.draw(st.booleans()):
@@ -448,5 +405,5 @@ def test_missing_data_takes_no_needed_pod_away(data: st.DataObject, names: set[s
                 each if isinstance(each, Unavailable) else msgspec.structs.replace(each, overdue=FEWER)
                 for each in readings
             ]
-        assert story.sync(at, *readings) >= 10
+        assert story.at(at, *readings).replicas >= 10
         story.replicas, story.pods = 10, pods(10)

@@ -8,34 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.calculator import Proposal
-from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    Observation,
-    PodsReading,
-    Reading,
-    Settings,
-    Unavailable,
-)
-from adapter.autoscaler.decide.prepared_spec import prepare
-from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.timestamps import SECOND
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
+from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support import simulation
-from tests.support.controller import fpa
-from tests.support.scaling import (
-    NOW,
-    autoscaler,
-    external_metric,
-    object_metric,
-    pods,
-    pods_metric,
-    situation,
-    sync_scaler,
-)
+from tests.support.scaling import autoscaler, external_metric, object_metric, pods, pods_metric, situation
 
 WINDOW, LATE = 20, 8
 """The stabilization window, and for how many seconds a sample covers the past."""
@@ -63,23 +40,18 @@ class Fall:
 
     def __init__(self, kind: str, **spec: Any) -> None:
         behavior = {"scaleDown": {"stabilizationWindowSeconds": WINDOW}}
-        scaler = fpa([KINDS[kind]], behavior=behavior, maxReplicas=50, **spec)
-        self.kind = kind
-        self.spec = prepare(fastpath_autoscaler.with_defaults(scaler), Settings())
-        self.constraints = Constraints.of(scaler.spec)
-        self.counts, self.shares, self.memory = [20] * LATE, [10.0] * LATE, Memory()
+        self.scaler = SyncedScaler(20, [KINDS[kind]], behavior=behavior, maxReplicas=50, **spec)
+        self.kind, self.counts, self.shares = kind, [20] * LATE, [10.0] * LATE
 
     def run(self, seconds: int, load: float, busy: int | None = None) -> None:
         """Decide each second; all but the `busy` pods are idle."""
         for _ in range(seconds):
-            count, now = self.counts[-1], NOW + len(self.counts) * SECOND
+            count = self.counts[-1]
             self.shares.append(load / count)
             average = round(1000 * sum(self.shares[-LATE:]) / LATE)
             idle = None if busy is None else max(0, count - busy)
             reading = read(self.kind, average, count, max(self.counts[-LATE:]))
-            seen = Observation(count, count, "app=web", pods(count), [reading], idle=idle)
-            made, self.memory, _ = sync_scaler(self.spec, seen, self.memory, now, self.constraints)
-            self.counts.append(made.replicas)
+            self.counts.append(self.scaler.decide(reading, idle=idle).replicas)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,11 +100,9 @@ def test_what_is_remembered_is_the_highest_of_all_readings_and_metrics() -> None
 @pytest.mark.parametrize(("is_absent", "remembered"), [(False, 5), (True, 10)])
 def test_without_the_value_of_a_metric_the_count_is_remembered(remembered: int, *, is_absent: bool) -> None:
     """What the others ask for is a lower bound then."""
-    scaler = fpa([KINDS["pods"], KINDS["external"]], maxReplicas=50)
-    spec = prepare(fastpath_autoscaler.with_defaults(scaler), Settings())
-    other = Unavailable("NoMetrics", "none") if is_absent else read("external", 5000, 10, 20)
-    seen = Observation(10, 10, "app=web", pods(10), [read("pods", 5000, 10, 20), other])
-    made = guarded.decide(spec, seen, Memory(), NOW, Constraints())
+    other = None if is_absent else read("external", 5000, 10, 20)
+    scaler = SyncedScaler(10, [KINDS["pods"], KINDS["external"]], maxReplicas=50)
+    made = scaler.decide(read("pods", 5000, 10, 20), other)
     assert (made.replicas, made.history.recommendations.low[-1].replicas) == (10, remembered)
 
 

@@ -29,6 +29,7 @@ from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.pods import PodFacts
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.answers import answers
 from tests.support.controller import LIVE
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, with_pending
 
@@ -212,51 +213,28 @@ def _to_zero() -> Any:
 # -- which pods are pending ----------------------------------------------------------------------------------
 
 
-PODS: dict[str, tuple[list[PodFacts], int]] = {
-    "not Ready": (starting(10, 30), 10),
-    "waiting for a node": (starting(10, 30, phase="Pending", ready=None), 10),
-    "Ready": (starting(10, 30, ready="True"), 0),
-    "some Ready": ([*starting(4, 30, ready="True"), *starting(6, 30)], 6),
-    "ended": (starting(10, 30, phase="Failed"), 10),
-    "terminating": (starting(10, 30, deleting=True), 10),
-    "made again": (starting(10, 0), 10),
-    "not made": ([], 10),
-    "more than are asked for": (starting(13, 30), 10),
-    "the surge of a rollout": ([*starting(10, 30, ready="True"), *starting(5, 5)], 0),
-}
-"""What there is of ten pods that were asked for, and how many are pending."""
+def started(groups: list[tuple[int, float, dict[str, Any]]]) -> list[PodFacts]:
+    """Return starting pods: how many, how old, and what else is known of each group."""
+    return [each for count, age, facts in groups for each in starting(count, age, **facts)]
 
 
-@pytest.mark.parametrize("pods", PODS)
+@pytest.mark.parametrize(("groups", "unready"), answers("decide/pending", "pods"))
 @pytest.mark.parametrize("age", [0, 59, 60, 119, 120, 10**6])
 def test_a_slot_is_pending_until_a_pod_is_ready_and_for_the_start_up_time_at_most(
-    pods: str, age: int
+    groups: list[Any], unready: int, age: int
 ) -> None:
-    facts, unready = PODS[pods]
+    """Of ten pods that were asked for."""
     before = PendingState(NOW, {}, 0, 20, (Slots(NOW - age * SECOND, 10),))
 
-    found = pending.follow(before, {"jobs": 1000}, see(10_000, 20, [*ready(10), *facts]), NOW)
+    found = pending.follow(before, {"jobs": 1000}, see(10_000, 20, [*ready(10), *started(groups)]), NOW)
 
     assert found.pods == (unready if age < 60 else 0)
     assert bool(found.slots) == (bool(unready) and age < 120)
 
 
-CREATED: dict[str, tuple[list[PodFacts], int]] = {
-    "not Ready": (starting(10, 30), 10),
-    "older than the start-up time": (starting(10, 60), 0),
-    "some older": ([*starting(4, 90), *starting(6, 5)], 6),
-    "of unknown age": (starting(10, 30, created=None), 0),
-    "Ready": (starting(10, 30, ready="True"), 0),
-    "ended": (starting(10, 30, phase="Failed"), 0),
-    "terminating": (starting(10, 30, deleting=True), 0),
-    "from a clock that is ahead": (starting(10, -5), 10),
-    "more than are asked for": (starting(13, 30), 10),
-}
-
-
-@pytest.mark.parametrize(("pods", "count"), CREATED.values(), ids=list(CREATED))
-def test_at_the_beginning_of_a_term_slots_are_as_old_as_their_pods(pods: list[PodFacts], count: int) -> None:
-    seen = see(10_000, 20, [*ready(10), *pods])
+@pytest.mark.parametrize(("groups", "count"), answers("decide/pending", "pods at the beginning"))
+def test_at_the_beginning_of_a_term_slots_are_as_old_as_their_pods(groups: list[Any], count: int) -> None:
+    seen = see(10_000, 20, [*ready(10), *started(groups)])
 
     assert pending.follow(None, {"jobs": 1000}, seen, NOW).pods == count
 

@@ -8,23 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded, removal
+from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.history import History, queued
-from adapter.autoscaler.decide.history import Recommendation as Wish
-from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Settings, Unavailable
-from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.support.controller import QUEUE, fpa
-from tests.support.scaling import NOW, pods
+from tests.autoscaler.decide.synced import SyncedScaler
+from tests.support.answers import answers
+from tests.support.scaling import NOW, remembered
 
 
 def pod(name: str, **facts: Any) -> WatchedPod:
@@ -130,17 +125,7 @@ def test_idle_pods() -> None:
     assert removal.count_active(listed) == 4
 
 
-@pytest.mark.parametrize(
-    ("kind", "labels", "has_one"),
-    [
-        ("Deployment", {}, True),
-        ("ReplicaSet", {}, True),
-        ("ReplicationController", {}, True),
-        ("StatefulSet", {"controller-revision-hash": "a"}, False),
-        ("Rollout", {"rollouts-pod-template-hash": "a"}, True),
-        ("CloneSet", {}, False),
-    ],
-)
+@pytest.mark.parametrize(("kind", "labels", "has_one"), answers("decide/removal", "targets"))
 def test_targets_with_a_replica_set(kind: str, labels: dict[str, str], has_one: bool) -> None:  # noqa: FBT001
     assert removal.has_replica_set(kind, [PodFacts("a", labels=labels)]) is has_one
 
@@ -153,23 +138,13 @@ AHEAD = 16 * SECOND
 def decide(wanted: int | None, *wishes: tuple[int, int], current: int = 10) -> Decision:
     """Return a decision for a boosted HPA with a window of a minute; `wishes` are counts and ages in s."""
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
-    spec = prepare(fastpath_autoscaler.with_defaults(fpa(QUEUE, behavior=behavior)), Settings())
-    history = History(queued(Wish(count, NOW - age * SECOND) for count, age in wishes))
-    reading = Unavailable("NoMetrics", "none") if wanted is None else ExternalReading([wanted * 1000])
-    seen = Observation(current, current, "app=web", pods(current), [reading])
-    return guarded.decide(spec, seen, Memory(history=history), NOW, Constraints(BOOST, boost=Boost(BOOST)))
+    boosted = Constraints(BOOST, boost=Boost(BOOST))
+    scaler = SyncedScaler(current, constraints=boosted, behavior=behavior)
+    scaler.change(history=remembered(*wishes))
+    return scaler.decide(wanted, after=0)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "wishes", "count"),
-    [
-        pytest.param(4, [(10, 50)], 4, id="the window ends within the sync period"),
-        pytest.param(4, [(10, 40)], 10, id="the window does not end yet"),
-        pytest.param(4, [(10, 50), (7, 10)], 7, id="a lower wish holds longer"),
-        pytest.param(12, [(10, 50)], 10, id="a raise"),
-        pytest.param(None, [(10, 50)], 10, id="without a value nothing is removed"),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "wishes", "count"), answers("decide/removal", "foreseen"))
 def test_foreseen(wanted: int | None, wishes: list[tuple[int, int]], count: int) -> None:
     made = decide(wanted, *wishes)
     assert removal.foresee(made, Boosting(), 10, NOW + AHEAD) == count

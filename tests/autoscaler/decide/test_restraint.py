@@ -1,31 +1,25 @@
 """What kept a count where it is: each restraint, and which one counts where several apply."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
-from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.decide.restraint import Restraint, find_limit, restraint_of
 from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.last_decision import LastDecision
 from adapter.bounds.timeline import Bounds
-from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, PAUSED
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
-from tests.support.controller import QUEUE, fpa, wanted
-from tests.support.scaling import NOW, pods
+from tests.autoscaler.decide.synced import SyncedScaler
+from tests.support.answers import answers
+from tests.support.scaling import NOTHING, NOW
 
-FREE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 DRAIN = {"prefer": "Idle", "metric": "connections", "drain": {"timeout": "60s"}}
 
 
@@ -34,68 +28,31 @@ def restrained(
     wish: int | None,
     *,
     before: int | None = None,
-    bounds: Bounds | None = None,
-    memory: Memory | None = None,
-    seen: dict[str, Any] | None = None,
-    legacy: bool = False,
+    bounds: dict[str, int] | None = None,
+    paused_for: int = 0,
+    seen: Mapping[str, Any] = NOTHING,
     **spec: Any,
 ) -> tuple[Restraint, Restraint]:
     """Return what keeps the count of a decision, and which limit applies.
 
-    `before` is what the metrics asked for a second earlier; a `legacy` spec has no `behavior`.
+    `before` is what the metrics asked for a second earlier.
     """
-    autoscaler = fpa(QUEUE, **spec)
-    prepared = prepare(autoscaler if legacy else fastpath_autoscaler.with_defaults(autoscaler), Settings())
-    constraints = Constraints.of(autoscaler.spec, bounds=bounds)
-    known = memory or Memory()
-    for at, asked in ((NOW - SECOND, before), (NOW, wish)):
-        if at < NOW and asked is None:
-            continue
-        reading: Reading = Unavailable("NoMetrics", "none") if asked is None else wanted(asked)
-        facts: dict[str, Any] = {"selector": "app=web"} | (seen or {})
-        observation = Observation(
-            replicas=replicas, status_replicas=replicas, pods=pods(replicas), readings=[reading], **facts
-        )
-        decision = guarded.decide(prepared, observation, known, at, constraints)
-        known, _ = memories.commit(known, decision, observation, at)
-    return restraint_of(decision, prepared.limits), find_limit(decision, prepared.limits)
+    scaler = SyncedScaler(replicas, **spec)
+    scaler.manager = "kubectl"
+    given: dict[str, Any] = dict(bounds or {})
+    within = Bounds(**given) if given else None
+    if paused_for:
+        scaler.change(conflicts=ConflictState(known=replicas, paused_until=NOW + paused_for * SECOND))
+    if before is not None:
+        scaler.decide(before, bounds=within, after=-1)
+    scaler.now = NOW
+    decision = scaler.decide(wish, bounds=within, after=0, **seen)
+    return restraint_of(decision, scaler.spec.limits), find_limit(decision, scaler.spec.limits)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"replicas": 4, "wish": 6}, Restraint.FOLLOWS),
-        ({"replicas": 4, "wish": 3, "before": 4}, Restraint.HELD),
-        ({"replicas": 4, "wish": 9}, Restraint.LIMITED),
-        ({"replicas": 4, "wish": 9, "maxReplicas": 5}, Restraint.HIGHEST),
-        ({"replicas": 4, "wish": 1, "minReplicas": 2, "behavior": FREE}, Restraint.LOWEST),
-        ({"replicas": 7, "wish": 1, "maxReplicas": 5}, Restraint.HIGHEST),
-        ({"replicas": 2, "wish": 9, "minReplicas": 3}, Restraint.LOWEST),
-        ({"replicas": 4, "wish": 1, "bounds": Bounds(min=3), "behavior": FREE}, Restraint.SCHEDULED),
-        (
-            {"replicas": 4, "wish": 1, "bounds": Bounds(min=3, forecast=2), "behavior": FREE},
-            Restraint.SCHEDULED,
-        ),
-        ({"replicas": 4, "wish": 9, "bounds": Bounds(max=5)}, Restraint.SCHEDULED),
-        ({"replicas": 4, "wish": 1, "bounds": Bounds(forecast=3), "behavior": FREE}, Restraint.FORECAST),
-        ({"replicas": 4, "wish": None}, Restraint.ABSENT),
-        (
-            {"replicas": 4, "wish": 2, "behavior": FREE, "scaleDown": DRAIN, "seen": {"idle": 0}},
-            Restraint.DRAINING,
-        ),
-        ({"replicas": 0, "wish": 2}, Restraint.DISABLED),
-        ({"replicas": 4, "wish": 2, "seen": {"selector": ""}}, Restraint.FAILED),
-        ({"replicas": 4, "wish": 6, "seen": {"write_error": "forbidden"}}, Restraint.FAILED),
-        ({"replicas": 4, "wish": 6, "mode": ADVISE}, Restraint.WITHHELD),
-        ({"replicas": 4, "wish": 6, "mode": PAUSED}, Restraint.WITHHELD),
-        (
-            {"replicas": 4, "wish": 9, "memory": Memory(conflicts=ConflictState(paused_until=NOW + SECOND))},
-            Restraint.WITHHELD,
-        ),
-    ],
-)
-def test_each_restraint(arguments: dict[str, Any], expected: Restraint) -> None:
-    assert restrained(**arguments)[0] is expected
+@pytest.mark.parametrize(("arguments", "expected"), answers("decide/restraint", "restraints"))
+def test_each_restraint(arguments: dict[str, Any], expected: str) -> None:
+    assert restrained(**arguments)[0].value == expected
 
 
 def test_without_behavior_a_past_recommendation_may_be_limited() -> None:

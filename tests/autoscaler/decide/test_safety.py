@@ -22,6 +22,7 @@ from adapter.autoscaler.decide.observation import ExternalReading, Observation, 
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
+from tests.support.answers import answers
 from tests.support.scaling import NOW, autoscaler, external_metric, pods
 
 EXAMPLES = max(150, settings.default.max_examples) if settings.default is not None else 150
@@ -201,28 +202,8 @@ STEPS = st.lists(
     max_size=40,
 )
 
-BEHAVIORS = [
-    pytest.param({}, id="default"),
-    pytest.param(
-        {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 30}]}}, id="slow up"
-    ),
-    pytest.param(
-        {
-            "scaleUp": {
-                "selectPolicy": "Min",
-                "policies": [
-                    {"type": "Pods", "value": 5, "periodSeconds": 10},
-                    {"type": "Percent", "value": 50, "periodSeconds": 20},
-                ],
-            },
-            "scaleDown": {"stabilizationWindowSeconds": 0},
-        },
-        id="the lesser of two",
-    ),
-]
 
-
-@pytest.mark.parametrize("behavior", BEHAVIORS)
+@pytest.mark.parametrize("behavior", answers("decide/safety", "behaviors"))
 @given(first=st.integers(0, 45), low=st.integers(0, 3), steps=STEPS)
 @settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.timeout(300)

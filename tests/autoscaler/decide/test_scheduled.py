@@ -8,100 +8,63 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
-from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
+from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED, Metadata
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.support.controller import LIVE
-from tests.support.scaling import NOW, autoscaler, external_metric, pods
+from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler, condition
+from tests.support.scaling import NOW, pods
 
 OFFICE = Bounds(20, None, ("shop/office business",), until=NOW // SECOND + 3600)
 FORECAST = Bounds(forecast=20)
 of_both = pytest.mark.parametrize("bounds", [OFFICE, FORECAST], ids=["window", "forecast"])
 CAP = Bounds(None, 6, ("shop/office quiet",))
 ON = Boost(BOOST, digest="one")
-NO_VALUE = Unavailable("NoMetrics", "no metrics")
 
 
-class Loop:
-    """An autoscaler in a loop of decisions that are all written.
-
-    Each is compared with the one that is made without the last decision.
-    """
-
-    def __init__(self, replicas: int, *, most: int = 40, mode: str = AUTO, **spec: Any) -> None:
-        self.replicas, self.mode = replicas, mode
-        self.at: int = NOW
-        metric = external_metric(averageValue="1")
-        self.spec: PreparedSpec = autoscaler([metric], LIVE, maxReplicas=most, **({"behavior": {}} | spec))
-        self.memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas))
-        self.manager = OWN
-        self.readiness: Readiness | None = None
-        self.boost: Boost | None = None
-        self.last: Decision | None = None
-
-    def decide(self, wanted: int | None, bounds: Bounds | None = None, after: float = 1.0) -> Decision:
-        """Decide after some seconds with a metric that wants so many replicas, None for no value."""
-        self.at += int(after * SECOND)
-        reading: Reading = NO_VALUE if wanted is None else ExternalReading([wanted * 1000])
-        seen = Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [reading])
-        limits = Constraints(self.mode, boost=self.boost, bounds=bounds, readiness=self.readiness)
-        scale = ScaleObservation(self.replicas, self.manager)
-        self.memory, _ = memories.observe(self.spec, self.memory, scale, self.at, self.boost)
-        made = guarded.decide(self.spec, seen, self.memory, self.at, limits, self.last)
-        again = guarded.decide(self.spec, seen, self.memory, self.at, limits)
-        assert msgspec.structs.replace(made, spec=None) == msgspec.structs.replace(again, spec=None)
-        self.memory, _ = memories.commit(self.memory, made, seen, self.at, limits.boost)
-        self.replicas, self.last = made.replicas, made
-        return made
+def scaled(replicas: int, **spec: Any) -> SyncedScaler:
+    return SyncedScaler(replicas, **{"maxReplicas": 40} | spec)
 
 
-def condition(made: Decision) -> tuple[str, str, str] | None:
-    found = [each for each in made.status.conditions or () if each.type == "ScheduleActive"]
-    return (found[0].status, found[0].reason, found[0].message) if found else None
+def active(made: Decision) -> tuple[str, str | None, str | None] | None:
+    return condition(made, "ScheduleActive")
 
 
 def test_a_floor_is_reached_in_one_write_and_named() -> None:
-    loop = Loop(3, behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}})
+    loop = scaled(3, behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}})
     loop.decide(3)
-    made = loop.decide(3, OFFICE)
+    made = loop.decide(3, bounds=OFFICE)
     assert (made.replicas, made.rescale) == (20, True)
     assert made.reason == "Current number of replicas below Spec.MinReplicas"
     assert made.trace[0].text() == "schedules allow 20 to 40: shop/office business"
-    assert condition(made) == ("True", "WindowActive", "minReplicas 20, maxReplicas 40: shop/office business")
+    assert active(made) == ("True", "WindowActive", "minReplicas 20, maxReplicas 40: shop/office business")
     assert made.status_changed
 
 
 @of_both
 def test_above_its_floor_the_metrics_decide(bounds: Bounds) -> None:
-    loop = Loop(20)
-    assert loop.decide(25, bounds).replicas == 25
-    assert loop.decide(3, bounds, after=400).replicas == 20
+    loop = scaled(20)
+    assert loop.decide(25, bounds=bounds).replicas == 25
+    assert loop.decide(3, bounds=bounds, after=400).replicas == 20
 
 
 def test_a_floor_stops_at_the_own_maximum_and_wins_over_ceilings() -> None:
-    assert Loop(3, most=10).decide(3, OFFICE).replicas == 10
+    assert scaled(3, maxReplicas=10).decide(3, bounds=OFFICE).replicas == 10
     both = Bounds(20, 20, ("shop/office business", "shop/office quiet"))
-    assert Loop(3).decide(30, both).replicas == 20
+    assert scaled(3).decide(30, bounds=both).replicas == 20
 
 
 def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
-    loop = Loop(10)
-    assert loop.decide(12, CAP).replicas == 6
-    assert loop.decide(12, CAP).replicas == 6
+    loop = scaled(10)
+    assert loop.decide(12, bounds=CAP).replicas == 6
+    assert loop.decide(12, bounds=CAP).replicas == 6
     assert loop.decide(12).replicas == 12
-    assert condition(loop.decide(12)) == ("False", "NoActiveWindow", "no window of a schedule is active")
+    assert active(loop.decide(12)) == ("False", "NoActiveWindow", "no window of a schedule is active")
 
 
 @pytest.mark.parametrize(
@@ -116,60 +79,59 @@ def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
 def test_where_a_floor_falls_the_stabilization_window_begins(
     before: Bounds, after: Bounds | None, replicas: int
 ) -> None:
-    loop = Loop(20)
+    loop = scaled(20)
     for _ in range(100):
-        loop.decide(3, before, after=6)
-    assert loop.decide(3, after).replicas == 20
-    assert loop.decide(3, after, after=298).replicas == 20
-    assert loop.decide(3, after, after=2).replicas == replicas
+        loop.decide(3, bounds=before, after=6)
+    assert loop.decide(3, bounds=after).replicas == 20
+    assert loop.decide(3, bounds=after, after=298).replicas == 20
+    assert loop.decide(3, bounds=after, after=2).replicas == replicas
 
 
 def test_a_window_of_zero_seconds_waits_for_nothing() -> None:
-    loop = Loop(20, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
-    assert loop.decide(3, OFFICE).replicas == 20
+    loop = scaled(20, behavior=AT_ONCE)
+    assert loop.decide(3, bounds=OFFICE).replicas == 20
     assert loop.decide(3, after=0.5).replicas == 3
 
 
 def test_a_floor_above_the_maximum_holds_no_more_than_the_maximum() -> None:
-    loop = Loop(10, most=10)
-    loop.decide(3, OFFICE)
+    loop = scaled(10, maxReplicas=10)
+    loop.decide(3, bounds=OFFICE)
     assert loop.decide(3).replicas == 10
-    assert loop.memory.history.recommendations.highest(0, loop.at - SECOND) == 10
+    assert loop.memory.history.recommendations.highest(0, loop.now - SECOND) == 10
 
 
 def test_a_floor_ahead_is_named_as_such() -> None:
-    made = Loop(3).decide(3, Bounds(20, None, (), ("shop/office business",)))
+    made = scaled(3).decide(3, bounds=Bounds(20, None, (), ("shop/office business",)))
     assert made.replicas == 20
-    assert condition(made) == (
+    assert active(made) == (
         "True",
         "WindowAhead",
         "minReplicas 20, maxReplicas 40: shop/office business (begins soon)",
     )
     names = tuple(f"shop/office {number}" for number in range(500))
-    many = condition(Loop(3).decide(3, Bounds(20, None, names)))
+    many = active(scaled(3).decide(3, bounds=Bounds(20, None, names)))
     text = f"minReplicas 20, maxReplicas 40: {', '.join(names[:20])}, 480 more"
     assert many == ("True", "WindowActive", text)
 
 
 @pytest.mark.parametrize("wanted", [0, None])
 def test_a_floor_wakes_from_a_zero_of_its_autoscaler(wanted: int | None) -> None:
-    loop = Loop(0, minReplicas=0)
-    loop.memory = msgspec.structs.replace(loop.memory, conflicts=ConflictState(known=0, own_zero=True))
+    loop = scaled(0, minReplicas=0)
     assert loop.decide(wanted).replicas == 0
-    assert loop.decide(wanted, OFFICE).replicas == 20
-    assert loop.decide(wanted, OFFICE).replicas == 20
+    assert loop.decide(wanted, bounds=OFFICE).replicas == 20
+    assert loop.decide(wanted, bounds=OFFICE).replicas == 20
 
 
 def test_a_zero_of_another_client_stays() -> None:
-    loop = Loop(0, minReplicas=0)
-    loop.manager, loop.memory = "kubectl", Memory(conflicts=ConflictState(known=0))
-    assert loop.decide(9, OFFICE).replicas == 0
+    loop = scaled(0, minReplicas=0)
+    loop.manager = "kubectl"
+    assert loop.decide(9, bounds=OFFICE).replicas == 0
 
 
 @of_both
 @pytest.mark.parametrize("mode", [PAUSED, ADVISE])
 def test_what_is_not_to_be_scaled_is_not_raised(mode: str, bounds: Bounds) -> None:
-    assert Loop(3, mode=mode).decide(3, bounds).replicas == 3
+    assert scaled(3, mode=mode).decide(3, bounds=bounds).replicas == 3
 
 
 @given(
@@ -183,8 +145,8 @@ def test_what_is_not_to_be_scaled_is_not_raised(mode: str, bounds: Bounds) -> No
 def test_the_decision_is_that_of_an_autoscaler_with_these_bounds(
     lowest: int, highest: int, floor: int | None, ceiling: int | None, current: int, wanted: int
 ) -> None:
-    bounded, plain = Loop(current, most=highest, minReplicas=lowest), Loop(current)
-    made = bounded.decide(wanted, Bounds(floor, ceiling, ("a/b c",)))
+    bounded, plain = scaled(current, maxReplicas=highest, minReplicas=lowest), scaled(current)
+    made = bounded.decide(wanted, bounds=Bounds(floor, ceiling, ("a/b c",)))
     least = min(max(lowest, floor or 0), highest)
     most = max(least, min(highest, highest if ceiling is None else ceiling))
     plain.spec = msgspec.structs.replace(plain.spec, limits=ReplicaLimits(least, most))
@@ -194,29 +156,27 @@ def test_the_decision_is_that_of_an_autoscaler_with_these_bounds(
 
 
 def test_a_spec_within_bounds_is_made_again_when_something_changes() -> None:
-    loop = Loop(20)
-    first = loop.decide(20, OFFICE).spec
+    loop = scaled(20)
+    first = loop.decide(20, bounds=OFFICE).spec
     assert first is not loop.spec
-    assert loop.decide(25, OFFICE).spec is first
+    assert loop.decide(25, bounds=OFFICE).spec is first
     assert loop.decide(25).spec is not first
-    second = loop.decide(25, OFFICE).spec
+    second = loop.decide(25, bounds=OFFICE).spec
     assert second is not first
-    loop.readiness = UNJUDGED
-    third = loop.decide(25, OFFICE).spec
+    loop.constrain(readiness=UNJUDGED)
+    third = loop.decide(25, bounds=OFFICE).spec
     assert third is not second
-    assert loop.decide(25, OFFICE).spec is third
+    assert loop.decide(25, bounds=OFFICE).spec is third
     loop.spec = msgspec.structs.replace(loop.spec, limits=ReplicaLimits(1, 22))
-    made = loop.decide(25, OFFICE)
+    made = loop.decide(25, bounds=OFFICE)
     assert (made.spec is third, made.replicas) == (False, 22)
 
 
 def test_a_condition_that_another_client_has_removed_is_set_again() -> None:
-    loop = Loop(20)
-    loop.decide(20, OFFICE)
-    loop.memory = msgspec.structs.replace(
-        loop.memory, status=msgspec.structs.replace(loop.memory.status, conditions=())
-    )
-    assert condition(loop.decide(20, OFFICE)) is not None
+    loop = scaled(20)
+    loop.decide(20, bounds=OFFICE)
+    loop.change(status=msgspec.structs.replace(loop.memory.status, conditions=()))
+    assert active(loop.decide(20, bounds=OFFICE)) is not None
 
 
 # -- boosted HPAs --------------------------------------------------------------------------------------------
@@ -225,10 +185,10 @@ def test_a_condition_that_another_client_has_removed_is_set_again() -> None:
 def boosted(
     replicas: int, bounds: Bounds, memory: Boosting = boosting.NOTHING, boost: Boost = ON
 ) -> Decision:
-    spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
-    seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
-    limits = Constraints(boost.mode, boost=boost, bounds=bounds)
-    return guarded.decide(spec, seen, Memory(boost=memory), NOW, limits)
+    scaler = SyncedScaler(replicas, constraints=Constraints(boost.mode, boost=boost), maxReplicas=40)
+    scaler.pods = pods(24)
+    scaler.change(boost=memory)
+    return scaler.decide(3, bounds=bounds, after=0, status_replicas=24)
 
 
 @of_both

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from adapter.autoscaler.decide import trace
@@ -20,20 +22,6 @@ def test_bytes(milli: int, text: str) -> None:
     assert trace.binary(milli) == text
 
 
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        (
-            Step("lagging", {"readyThen": 3, "ready": 5}),
-            "the value is from when 3 pods were ready: counted with these, not with 5",
-        ),
-        (
-            Step("lagging", {"readyThen": 0, "ready": 5}),
-            "pods became ready recently, and the value may be older: no scale-up until it covers all 5",
-        ),
-        (Step("withheld", {"replicas": 5, "current": 5, "message": "paused"}), "nothing is written: paused"),
-        (Step("withheld", {"replicas": 6, "current": 5, "message": "paused"}), "6 is not written: paused"),
-    ],
-)
-def test_what_the_scaler_adds_in_words(step: Step, words: str) -> None:
-    assert step.text() == words
+@pytest.mark.parametrize(("name", "facts", "words"), answers("decide/trace", "steps"))
+def test_what_the_scaler_adds_in_words(name: str, facts: dict[str, Any], words: str) -> None:
+    assert Step(name, facts).text() == words

@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Proposal
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import Observation, OptionState, PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import OptionState, PodsReading, Unavailable
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
-from tests.support.scaling import NOW, autoscaler, cpu_metric, pods, reading, situation
+from tests.autoscaler.decide.synced import SyncedScaler, condition
+from tests.support.answers import answers
+from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
 
 CURRENT = 4
 TARGET = 500
@@ -31,17 +30,7 @@ def of(usage: int, overdue: str = "") -> PodsReading:
     return msgspec.structs.replace(reading(*[usage] * CURRENT), overdue=overdue)
 
 
-@pytest.mark.parametrize(
-    ("slow", "faster", "replicas"),
-    [
-        pytest.param(500, 1000, 8, id="the faster one raises alone"),
-        pytest.param(1000, 500, 8, id="the usual one raises as before"),
-        pytest.param(500, 250, 4, id="the faster one does not lower alone"),
-        pytest.param(250, 500, 4, id="nor does the usual one"),
-        pytest.param(250, 125, 2, id="both lower, as far as both agree"),
-        pytest.param(125, 250, 2, id="and the other way round"),
-    ],
-)
+@pytest.mark.parametrize(("slow", "faster", "replicas"), answers("decide/two_readings", "values"))
 def test_the_one_that_asks_for_more_counts(slow: int, faster: int, replicas: int) -> None:
     proposal = propose(of(slow), of(faster))
 
@@ -86,44 +75,24 @@ def test_a_faster_reading_that_cannot_be_used_changes_nothing() -> None:
 
 
 def boosted(slow: PodsReading, faster: PodsReading) -> int:
-    spec = autoscaler([cpu_metric(50)], maxReplicas=40, behavior={})
-    both = msgspec.structs.replace(slow, faster=faster)
-    seen = Observation(CURRENT, CURRENT, "app=web", pods(CURRENT), [both])
-    return guarded.decide(spec, seen, Memory(), NOW, Constraints(BOOST, boost=Boost(BOOST))).replicas
+    limits = Constraints(BOOST, boost=Boost(BOOST))
+    scaler = SyncedScaler(CURRENT, [cpu_metric(50)], limits, maxReplicas=40)
+    return scaler.decide(msgspec.structs.replace(slow, faster=faster), after=0).replicas
 
 
-@pytest.mark.parametrize(
-    ("slow", "faster", "replicas"),
-    [
-        pytest.param(of(500), of(1000), 8, id="both are fresh"),
-        pytest.param(of(500, "late"), of(1000), 8, id="the usual one is late"),
-        pytest.param(of(500), of(1000, "late"), 4, id="the faster one is late"),
-        pytest.param(of(1000), of(500, "late"), 8, id="the usual one raises beside a late one"),
-        pytest.param(of(500, "late"), of(1000, "late"), 4, id="both are late"),
-    ],
-)
+@pytest.mark.parametrize(("slow", "faster", "replicas"), answers("decide/two_readings", "boosted"))
 def test_a_boosted_hpa_is_raised_by_what_is_fresh(
-    slow: PodsReading, faster: PodsReading, replicas: int
+    slow: tuple[int, str], faster: tuple[int, str], replicas: int
 ) -> None:
-    assert boosted(slow, faster) == replicas
+    assert boosted(of(*slow), of(*faster)) == replicas
 
 
 # -- the condition -------------------------------------------------------------------------------------------
 
 
-def conditions(memory: Memory, usage: OptionState | None, last: Decision | None) -> tuple[Decision, str]:
-    """Decide once; return the decision, and the text of the condition, "" without one."""
-    seen = Observation(CURRENT, CURRENT, "app=web", pods(CURRENT), [of(500)], fast_usage=usage)
-    made = guarded.decide(SPEC, seen, memory, NOW, Constraints(), last)
-    found = statuses.find(made.status.conditions, statuses.FAST_USAGE)
-    return made, "" if found is None else f"{found.status} {found.reason} {found.message}"
-
-
-SPEC = autoscaler([cpu_metric(50)])
-
-
 def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:
-    memory, last, texts = Memory(), None, []
+    scaler = SyncedScaler(CURRENT, [cpu_metric(50)])
+    shown = []
     for usage in (
         None,
         OptionState(holds=False, reason="TooLittle", message="2.1 times"),
@@ -131,18 +100,16 @@ def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:
         OptionState(holds=True, reason="Agrees", message="it may raise"),
         None,
     ):
-        last, text = conditions(memory, usage, last)
-        memory = msgspec.structs.replace(memory, status=last.status)
-        texts.append((text, last.status_changed))
+        made = scaler.decide(of(500), after=0, fast_usage=usage)
+        shown.append((condition(made, statuses.FAST_USAGE), made.status_changed))
 
-    assert [text for text, _ in texts] == [
-        "",
-        "False TooLittle 2.1 times",
-        "False TooLittle 2.1 times",
-        "True Agrees it may raise",
-        "",
+    assert shown == [
+        (None, True),
+        (("False", "TooLittle", "2.1 times"), True),
+        (("False", "TooLittle", "2.1 times"), False),
+        (("True", "Agrees", "it may raise"), True),
+        (None, True),
     ]
-    assert [changed for _, changed in texts][1:] == [True, False, True, True]
 
 
 USAGES = st.integers(1, 5000)

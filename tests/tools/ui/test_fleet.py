@@ -18,8 +18,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
-from fastpath_tools.ui.fleet import ANY, Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet import Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
 from tests.support import doctor
+from tests.support.answers import answers
 from tests.tools.ui import autoscaler_views
 
 PLAIN = FleetRow(HPA_KIND, "shop", "web", "", 4, 4, 2, 20)
@@ -32,57 +33,28 @@ def hpa(conditions: Any = None, **status: Any) -> HPA:
     return msgspec.convert(document, HPA, dec_hook=decode_scalar)
 
 
+def row_of(changes: dict[str, Any]) -> FleetRow:
+    """Return a line with other values; a reaction time is given by its fields."""
+    reaction = changes.get("reaction")
+    return PLAIN._replace(**changes | {"reaction": None if reaction is None else ReactionTime(**reaction)})
+
+
 # -- what is wrong with one ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "problems", "finding"),
-    [
-        pytest.param({}, (), "", id="nothing"),
-        pytest.param({"fault": "no metrics"}, (Problem.FAULT,), "no metrics", id="fault"),
-        pytest.param({"fault": "x" * 600}, (Problem.FAULT,), f"{'x' * 500}…", id="a long fault"),
-        pytest.param({"overdue": 1}, (Problem.STALE,), "1 metric has no value that counts", id="stale"),
-        pytest.param({"overdue": 2}, (Problem.STALE,), "2 metrics have no value that counts", id="two stale"),
-        pytest.param(
-            {"is_capped": True}, (Problem.MAXIMUM,), "wants more than its maximum, 20", id="maximum"
-        ),
-        pytest.param({"reversals": 3}, (), "", id="turns"),
-        pytest.param(
-            {"reversals": 4}, (Problem.FLAPPING,), "changed direction 4 times in the last hour", id="flapping"
-        ),
-        pytest.param({"reaction": ReactionTime(59.9)}, (), "", id="not slow"),
-        pytest.param({"reaction": ReactionTime(60.0)}, (Problem.SLOW,), "takes 60 s to react", id="slow"),
-        pytest.param(
-            {"reaction": ReactionTime(75.0, whole=False), "overdue": 1},
-            (Problem.STALE, Problem.SLOW),
-            "1 metric has no value that counts; takes >75 s to react",
-            id="two problems",
-        ),
-    ],
-)
-def test_problems(changes: dict[str, Any], problems: tuple[Problem, ...], finding: str) -> None:
-    row = PLAIN._replace(**changes)
-    assert (row.problems, row.finding) == (problems, finding)
+@pytest.mark.parametrize(("changes", "problems", "finding"), answers("ui/fleet", "problems"))
+def test_problems(changes: dict[str, Any], problems: list[str], finding: str) -> None:
+    row = row_of(changes)
+    assert ([each.value for each in row.problems], row.finding) == (problems, finding)
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({}, "-"),
-        ({"reaction": ReactionTime(57.0, gain=42.0)}, "would win 42 s"),
-        ({"reaction": ReactionTime(57.0, gain=0.9)}, "no gain"),
-        ({"boosted": True}, "boosted"),
-        ({"boosted": True, "floor": 7}, "boosted, floor 7"),
-        ({"mode": "Boost"}, "not boosted"),
-        ({"mode": "Boost", "reaction": ReactionTime(9.0, boosted=True)}, "boosted"),
-        ({"mode": "Advise"}, "advice only"),
-        ({"kind": KIND}, "fast scaler"),
-        ({"kind": KIND, "mode": "Auto"}, "fast scaler"),
-        ({"kind": KIND, "mode": "Paused"}, "fast scaler, paused"),
-    ],
-)
+def test_a_long_fault_is_cut() -> None:
+    assert PLAIN._replace(fault="x" * 600).finding == f"{'x' * 500}…"
+
+
+@pytest.mark.parametrize(("changes", "text"), answers("ui/fleet", "boosts"))
 def test_what_boosting_does_or_would_win(changes: dict[str, Any], text: str) -> None:
-    assert PLAIN._replace(**changes).boost_text == text
+    assert row_of(changes).boost_text == text
 
 
 @pytest.mark.parametrize(
@@ -169,56 +141,11 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-@pytest.mark.parametrize(
-    ("autoscaler", "changes"),
-    [
-        pytest.param(hpa(), {"replicas": 0, "desired": 0}, id="well"),
-        pytest.param(hpa(currentReplicas=3, desiredReplicas=5), {"replicas": 3, "desired": 5}, id="counts"),
-        pytest.param(
-            hpa([condition("ScalingLimited", "True", "TooManyReplicas")]), {"is_capped": True}, id="maximum"
-        ),
-        pytest.param(hpa([condition("ScalingLimited", "True", "TooFewReplicas")]), {}, id="minimum"),
-        pytest.param(hpa([condition("ScalingLimited", "False", "TooManyReplicas")]), {}, id="no longer"),
-        pytest.param(
-            hpa([condition("ScalingActive", "False", "FailedGetPodsMetric", "no value")]),
-            {"fault": "FailedGetPodsMetric: no value", "replicas": None},
-            id="inactive",
-        ),
-        pytest.param(
-            hpa(
-                [
-                    condition("AbleToScale", "False", "FailedGetScale", "gone"),
-                    condition("ScalingActive", "False"),
-                ]
-            ),
-            {"fault": "FailedGetScale: gone", "replicas": None},
-            id="unable",
-        ),
-        pytest.param(hpa([condition("ScalingActive", "False", "ScalingDisabled")]), {}, id="at zero by wish"),
-        pytest.param(
-            hpa([]),
-            {"fault": "the HPA controller has not set conditions yet", "replicas": None},
-            id="new",
-        ),
-        pytest.param(
-            hpa([condition("ScalingActive", "False", "ScalingDisabled")], currentMetrics=[{"type": ""}]),
-            {},
-            id="no values at zero",
-        ),
-        pytest.param(
-            hpa(
-                currentMetrics=[
-                    {"type": ""},
-                    {"type": "Resource", "resource": {"name": "cpu", "current": {}}},
-                ]
-            ),
-            {"overdue": 1},
-            id="a metric without a value",
-        ),
-        pytest.param(hpa(lastScaleTime="1970-01-01T00:01:00Z"), {"last_scale": 60.0}, id="last scale"),
-    ],
-)
-def test_a_line_from_the_status_of_an_hpa(autoscaler: HPA, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("conditions", "status", "changes"), answers("ui/fleet", "statuses"))
+def test_a_line_from_the_status_of_an_hpa(
+    conditions: list[list[str]] | None, status: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    autoscaler = hpa(None if conditions is None else [condition(*each) for each in conditions], **status)
     desired = None if "fault" in changes else 0
     expected = FleetRow(HPA_KIND, "shop", "web", "", 0, desired, 2, 8)
     assert fleet.from_status(autoscaler) == expected._replace(**changes)
@@ -273,16 +200,7 @@ def test_a_fault_that_the_scaler_reports_comes_before_that_of_the_object() -> No
 # -- flapping ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("counts", "turns"),
-    [
-        ([4, 4, 5, 6, 6, 9], 0),
-        ([4, 5, 4], 1),
-        ([4, 5, 5, 4, 4, 5], 2),
-        ([4, None, 5, None, 4], 1),
-        ([9, 2, 9, 2, 9], 3),
-    ],
-)
+@pytest.mark.parametrize(("counts", "turns"), answers("ui/fleet", "turns"))
 def test_turns_of_a_count(counts: list[int | None], turns: int) -> None:
     directions = Directions()
     assert [directions.note(count, now) for now, count in enumerate(counts)][-1] == turns
@@ -300,23 +218,9 @@ SHOP = PLAIN._replace(is_capped=True, overdue=1)
 MAIL = PLAIN._replace(namespace="mail-eu", name="sender")
 
 
-@pytest.mark.parametrize(
-    ("query", "selected"),
-    [
-        ({}, [SHOP, MAIL]),
-        ({"namespace": " Mail "}, [MAIL]),
-        ({"name": "SEND"}, [MAIL]),
-        ({"namespace": "shop", "name": "send"}, []),
-        ({"problem": ANY}, [SHOP]),
-        ({"problem": "maximum"}, [SHOP]),
-        ({"problem": "slow"}, []),
-        ({"problem": "<script>"}, [SHOP, MAIL]),
-        ({"else": "x"}, [SHOP, MAIL]),
-    ],
-    ids=str,
-)
-def test_what_a_form_selects(query: dict[str, str], selected: list[FleetRow]) -> None:
-    assert FleetFilter.of_query(query).select([SHOP, MAIL]) == selected
+@pytest.mark.parametrize(("query", "selected"), answers("ui/fleet", "forms"))
+def test_what_a_form_selects(query: dict[str, str], selected: list[str]) -> None:
+    assert [row.name for row in FleetFilter.of_query(query).select([SHOP, MAIL])] == selected
 
 
 def test_counts_of_problems() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -78,19 +78,20 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield cluster
 
 
+Opened = Callable[..., Awaitable[FleetReader]]
+
+
 @pytest.fixture
-async def stack() -> AsyncIterator[AsyncExitStack]:
+async def opened(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Opened]:
+    """Return what opens a reader of the cluster, as with arguments on the command line."""
     async with AsyncExitStack() as stack:
-        yield stack
 
+        async def open_reader(*arguments: str) -> FleetReader:
+            kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+            options = COMMAND.parse([f"--kubeconfig={kubeconfig}", *arguments])[0]
+            return FleetReader(await Doctor.open(options, stack), options.target[0])
 
-async def open_reader(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path, *arguments: str
-) -> FleetReader:
-    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-    options = COMMAND.parse([f"--kubeconfig={kubeconfig}", *arguments])[0]
-    doctor = await Doctor.open(options, stack)
-    return FleetReader(doctor, options.target[0])
+        yield open_reader
 
 
 def lead(cluster: Cluster, namespace: str = "shop", holder: str = "scaler-1_0123") -> None:
@@ -125,10 +126,10 @@ def by_name(fleet: Fleet) -> dict[str, FleetRow]:
     return {row.name: row for row in fleet.rows}
 
 
-async def test_a_cluster_without_a_scaler(cluster: Cluster, stack: AsyncExitStack, tmp_path: Path) -> None:
+async def test_a_cluster_without_a_scaler(cluster: Cluster, opened: Opened) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU))
     cluster.create(fpa("fast"))
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     fleet = await reader.read()
     assert [row.name for row in fleet.rows] == ["fast", "web"]
     assert fleet.notes == []
@@ -139,13 +140,13 @@ async def test_a_cluster_without_a_scaler(cluster: Cluster, stack: AsyncExitStac
 
 
 async def test_what_scalers_decide_comes_from_them(
-    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+    cluster: Cluster, scaler: FleetScaler, opened: Opened, tmp_path: Path
 ) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     cluster.create(doctor.hpa("plain", doctor.CPU))
     lead(cluster)
     lead(cluster, "fastpath")
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     rows = by_name(await reader.read())
     assert (rows["web"].floor, rows["web"].is_capped, rows["web"].age) == (7, True, 0.8)
     assert rows["plain"].age is None
@@ -154,11 +155,11 @@ async def test_what_scalers_decide_comes_from_them(
 
 
 async def test_a_new_state_of_scaler_and_objects_is_seen(
-    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+    cluster: Cluster, scaler: FleetScaler, opened: Opened, tmp_path: Path
 ) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     lead(cluster)
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     assert (await reader.read()).rows[0].desired == 7
     scaler.entries = [msgspec.structs.replace(ENTRY, desired=9, fault="<b>")]
     cluster.create(doctor.hpa("new", doctor.CPU))
@@ -168,12 +169,12 @@ async def test_a_new_state_of_scaler_and_objects_is_seen(
 
 
 async def test_a_scaler_that_has_no_such_endpoint_is_a_note(
-    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+    cluster: Cluster, scaler: FleetScaler, opened: Opened
 ) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     lead(cluster)
     scaler.status = 404
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     fleet = await reader.read()
     url = f"http://127.0.0.1:{scaler.port}/debug/fastpath/autoscalers"
     assert fleet.notes == [f"what a scaler decides cannot be read: {url}: no such path"]
@@ -183,7 +184,7 @@ async def test_a_scaler_that_has_no_such_endpoint_is_a_note(
 async def test_a_port_that_failed_is_forwarded_again(
     cluster: Cluster,
     scaler: FleetScaler,
-    stack: AsyncExitStack,
+    opened: Opened,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -194,7 +195,7 @@ async def test_a_port_that_failed_is_forwarded_again(
     program = tmp_path / "kubectl"
     working = program.read_text()
     program.write_text(working.replace(str(port), "1"))
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     fleet = await reader.read()
     assert fleet.notes[0].startswith("what a scaler decides cannot be read: http://127.0.0.1:1/debug")
     program.write_text(working)
@@ -202,49 +203,45 @@ async def test_a_port_that_failed_is_forwarded_again(
     assert fleet.notes == []
 
 
-async def test_without_the_right_to_list_in_the_whole_cluster(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_without_the_right_to_list_in_the_whole_cluster(cluster: Cluster, opened: Opened) -> None:
     cluster.forbid("list", "horizontalpodautoscalers")
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     with pytest.raises(RunError, match="listing HPAs cluster-wide is forbidden; pass a namespace"):
         await reader.read()
 
 
-async def test_an_api_server_that_fails(cluster: Cluster, stack: AsyncExitStack, tmp_path: Path) -> None:
+async def test_an_api_server_that_fails(cluster: Cluster, opened: Opened) -> None:
     cluster.forbid("list", "horizontalpodautoscalers", "shop")
-    reader = await open_reader(cluster, stack, tmp_path, "shop")
+    reader = await opened("shop")
     async with running(reader.examine()):
         with pytest.raises(KubernetesError, match="forbidden"):
             await reader.read()
 
 
-async def test_leases_that_may_not_be_listed(
-    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_leases_that_may_not_be_listed(cluster: Cluster, scaler: FleetScaler, opened: Opened) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     cluster.create(fpa("fast"))
     cluster.forbid("list", "leases")
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     fleet = await reader.read()
     assert by_name(fleet)["fast"].fault == "", "whether a scaler runs for it is not known"
     assert fleet.notes[0].startswith(
         "what a scaler decides cannot be read: leases.coordination.k8s.io is forb"
     )
-    reader = await open_reader(cluster, stack, tmp_path, f"--server=http://127.0.0.1:{scaler.port}")
+    reader = await opened(f"--server=http://127.0.0.1:{scaler.port}")
     fleet = await reader.read()
     assert (by_name(fleet)["web"].desired, fleet.notes) == (7, [])
 
 
 async def test_fast_path_autoscalers_that_may_not_be_listed(
-    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+    cluster: Cluster, scaler: FleetScaler, opened: Opened
 ) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     cluster.forbid("list", "fastpathautoscalers")
     lead(cluster)
     fast = msgspec.structs.replace(ENTRY, kind=KIND, name="fast", mode="Auto")
     scaler.entries = [ENTRY, fast, msgspec.structs.replace(fast, namespace="other")]
-    reader = await open_reader(cluster, stack, tmp_path, "shop")
+    reader = await opened("shop")
     fleet = await reader.read()
     assert sorted((row.namespace, row.name) for row in fleet.rows) == [("shop", "fast"), ("shop", "web")]
     assert fleet.notes[0].startswith(f"{KIND}s cannot be listed: ")
@@ -254,11 +251,9 @@ def _wants(count: int) -> Callable[[dict[str, FleetRow]], bool]:
     return lambda rows: "web" in rows and rows["web"].desired == count
 
 
-async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(cluster: Cluster, opened: Opened) -> None:
     document = doctor.hpa("web", doctor.CPU)
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     for turns, count in enumerate((4, 5, 4), start=-1):
         document["status"]["desiredReplicas"] = count
         cluster.update(document) if turns >= 0 else cluster.create(document)
@@ -269,12 +264,10 @@ async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(
 # -- examinations --------------------------------------------------------------------------------------------
 
 
-async def test_reaction_times_are_examined_while_the_page_is_read(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_reaction_times_are_examined_while_the_page_is_read(cluster: Cluster, opened: Opened) -> None:
     for name in ("a", "b", "c", "d", "e", "f"):
         cluster.create(doctor.hpa(name, doctor.CPU))
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     async with running(reader.examine()):
         assert all(row.reaction is None for row in (await reader.read()).rows)
         fleet = await read_until(reader, lambda rows: all(row.reaction for row in rows.values()))
@@ -283,12 +276,10 @@ async def test_reaction_times_are_examined_while_the_page_is_read(
     assert (reaction.seconds, reaction.whole, reaction.boosted) == (7.5, False, False)
 
 
-async def test_one_read_starts_a_few_examinations_only(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_one_read_starts_a_few_examinations_only(cluster: Cluster, opened: Opened) -> None:
     for name in ("a", "b", "c", "d", "e", "f"):
         cluster.create(doctor.hpa(name, doctor.CPU))
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     async with running(reader.examine()):
         await reader.read()
         await until(lambda: len(reader._examined) == 4)
@@ -300,7 +291,7 @@ async def test_one_read_starts_a_few_examinations_only(
 
 
 async def test_the_line_says_what_the_page_says(
-    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+    cluster: Cluster, scaler: FleetScaler, opened: Opened
 ) -> None:
     """Of an HPA, a boosted one and a FastPathAutoscaler, while the pods of their targets cannot start."""
     workloads = Workloads(cluster, startup=12.0)
@@ -319,7 +310,7 @@ async def test_the_line_says_what_the_page_says(
         cluster.patch("Pod", pod["metadata"]["name"], {"status": {"containerStatuses": [status]}}, "shop")
     lead(cluster)
     scaler.entries = []
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     async with running(reader.examine()):
         fleet = await read_until(
             reader, lambda rows: len(rows) == 3 and all(r.ready == 0 for r in rows.values())
@@ -330,13 +321,11 @@ async def test_the_line_says_what_the_page_says(
     assert sum(not row.problems for row in fleet.rows) == 0
 
 
-async def test_a_line_that_changed_is_examined_first(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_a_line_that_changed_is_examined_first(cluster: Cluster, opened: Opened) -> None:
     names = ("a", "b", "c", "d", "e")
     for name in names:
         cluster.create(doctor.hpa(name, doctor.CPU))
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     await reader.read()
     rows = {row.name: row for row in reader._rows}
     now = reader._doctor.clock.monotonic()
@@ -351,12 +340,10 @@ async def test_a_line_that_changed_is_examined_first(
 # -- the page ------------------------------------------------------------------------------------------------
 
 
-async def test_the_page_shows_what_was_read_and_its_form_selected(
-    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
-) -> None:
+async def test_the_page_shows_what_was_read_and_its_form_selected(cluster: Cluster, opened: Opened) -> None:
     cluster.create(doctor.hpa("web", doctor.CPU))
     cluster.create(fpa("fast"))
-    reader = await open_reader(cluster, stack, tmp_path)
+    reader = await opened()
     page = FleetPage(reader, Templates("/token/"), SystemClock())
     content = await page.read({"problem": "fault"})
     assert [section.name for section in content.sections] == ["summary", "select", "fleet"]

@@ -3,10 +3,10 @@
 import promql_parser
 import pytest
 
-from adapter.autoscaler.decide.restraint import Restraint
 from fastpath_forecast.simulate.load import Grid
 from fastpath_tools.ui import hpa_history
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
+from tests.support.answers import answers
 from tests.tools.ui.autoscaler_views import NOW, at, view
 
 WEB = HistoryPlace("shop", "web", ("Deployment", "api"), (2, 10))
@@ -47,24 +47,14 @@ def test_points_that_repeat_are_left_out_and_the_first_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("current", "desired", "ratio", "bounds", "restraint"),
-    [
-        (4, 4, 1.0, (2, 10), Restraint.FOLLOWS),
-        (4, 4, 1.05, (2, 10), Restraint.TOLERATED),
-        (10, 10, 1.5, (2, 10), Restraint.HIGHEST),
-        (4, 8, 3.0, (2, 10), Restraint.LIMITED),
-        (2, 2, 0.5, (2, 10), Restraint.LOWEST),
-        (8, 8, 0.5, (2, 10), Restraint.HELD),
-        (4, 4, None, (2, 10), Restraint.ABSENT),
-        (4, 4, 2.0, (1, 4), Restraint.HIGHEST),
-    ],
+    ("current", "desired", "ratio", "bounds", "restraint"), answers("ui/hpa_history", "restraints")
 )
 def test_what_limited_the_count(
-    current: float, desired: float, ratio: float | None, bounds: tuple[int, int], restraint: Restraint
+    current: float, desired: float, ratio: float | None, bounds: list[int], restraint: str
 ) -> None:
     given = series(current=[current], desired=[desired], ratio=[ratio], min=[bounds[0]], max=[bounds[1]])
     [point, *_] = hpa_history.build(given, GRID, WEB, NOW).points
-    assert point.limited_by == restraint.value
+    assert point.limited_by == restraint
 
 
 def test_what_was_seen_is_kept_for_an_hour() -> None:

@@ -14,6 +14,7 @@ from fastpath_tools.doctor.hops import Facts
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import AnswerFacts, MetricFacts, TargetFacts, Unread
 from fastpath_tools.ui import hpa_view
+from tests.support.answers import answers
 from tests.tools.doctor.test_diagnosis import LOAD, facts, load
 from tests.tools.ui.autoscaler_views import NOW, at, history, point
 
@@ -22,7 +23,6 @@ QUEUE: dict[str, Any] = {
     "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}},
 }
 REST = LOAD | {"pods": LOAD["pods"] | {"metric": {"name": "rest"}}}
-TARGET_60 = {"type": "AverageValue", "averageValue": "60"}
 MEASURED = [{"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": "15"}}}]
 
 
@@ -64,50 +64,18 @@ ACTIVE = ("ScalingActive", "True", "ValidMetricFound")
 HELD = ("AbleToScale", "True", "ScaleDownStabilized")
 
 
-@pytest.mark.parametrize(
-    ("conditions", "restraint"),
-    [
-        ((), None),
-        ((ABLE, ACTIVE), Restraint.FOLLOWS),
-        ((ABLE, ("ScalingActive", "False", "ScalingDisabled")), Restraint.DISABLED),
-        ((ABLE, ("ScalingActive", "False", "FailedGetPodsMetric")), Restraint.ABSENT),
-        ((("AbleToScale", "False", "FailedGetScale"), ACTIVE), Restraint.FAILED),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "TooManyReplicas")), Restraint.HIGHEST),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "TooFewReplicas")), Restraint.LOWEST),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "ScaleUpLimit")), Restraint.LIMITED),
-        ((ABLE, ACTIVE, ("ScalingLimited", "True", "ScaleDownLimit")), Restraint.LIMITED),
-        ((HELD, ACTIVE, ("ScalingLimited", "False", "DesiredWithinRange")), Restraint.HELD),
-        ((("AbleToScale", "True", "ScaleUpStabilized"), ACTIVE), Restraint.HELD),
-    ],
-    ids=str,
-)
-def test_what_the_conditions_say(
-    conditions: tuple[tuple[str, str, str], ...], restraint: Restraint | None
-) -> None:
+@pytest.mark.parametrize(("conditions", "restraint"), answers("ui/hpa_view", "conditions"))
+def test_what_the_conditions_say(conditions: list[tuple[str, str, str]], restraint: str | None) -> None:
     last = build(facts_of(*conditions)).last
     assert last is not None
-    assert last.limited_by == ("" if restraint is None else restraint.value)
+    assert last.limited_by == (restraint or "")
 
 
-@pytest.mark.parametrize(
-    ("spec", "restraint"),
-    [
-        (
-            {"minReplicas": 4, "metrics": [LOAD | {"pods": LOAD["pods"] | {"target": TARGET_60}}]},
-            Restraint.LOWEST,
-        ),
-        (
-            {"minReplicas": 3, "metrics": [LOAD | {"pods": LOAD["pods"] | {"target": TARGET_60}}]},
-            Restraint.FOLLOWS,
-        ),
-        ({"maxReplicas": 4}, Restraint.HIGHEST),
-        ({"maxReplicas": 5}, Restraint.FOLLOWS),
-    ],
-)
-def test_a_bound_that_no_condition_reports_yet(spec: dict[str, Any], restraint: Restraint) -> None:
+@pytest.mark.parametrize(("spec", "restraint"), answers("ui/hpa_view", "bounds"))
+def test_a_bound_that_no_condition_reports_yet(spec: dict[str, Any], restraint: str) -> None:
     last = build(with_own_metrics(facts_of(ABLE, ACTIVE, spec=spec))).last
     assert last is not None
-    assert last.limited_by == restraint.value
+    assert last.limited_by == restraint
 
 
 def test_tolerance_is_that_of_the_spec() -> None:
@@ -160,27 +128,13 @@ def test_a_target_that_only_the_controller_may_read_has_the_count_of_the_status(
     assert build(facts_of(ABLE, ACTIVE, target=unread)).target.ready is None
 
 
-@pytest.mark.parametrize(
-    ("points", "spec", "change"),
-    [
-        ((point(-600, 6), point(-240, 3)), {}, (3, at(60))),
-        ((point(-600, 6), point(-240, 1)), {}, (2, at(60))),
-        (
-            (point(-600, 6), point(-60, 3)),
-            {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 90}}},
-            (3, at(30)),
-        ),
-        ((point(-600, 3),), {}, None),
-        ((point(-600, 6),), {}, None),
-        ((point(-600, None),), {}, None),
-    ],
-    ids=["the end", "the minimum", "an own window", "never higher", "still as high", "no demand"],
-)
+@pytest.mark.parametrize(("points", "spec", "change"), answers("ui/hpa_view", "window ends"))
 def test_when_a_stabilization_window_ends(
-    points: Any, spec: dict[str, Any], change: tuple[int, str] | None
+    points: list[tuple[int, int | None]], spec: dict[str, Any], change: tuple[int, int] | None
 ) -> None:
-    change_seen = build(facts_of(HELD, ACTIVE, spec=spec), history(*points)).next
-    assert (change_seen and (change_seen.replicas, change_seen.at)) == change
+    past = history(*(point(*each) for each in points))
+    ends = build(facts_of(HELD, ACTIVE, spec=spec), past).next
+    assert (ends and (ends.replicas, ends.at)) == (change and (change[0], at(change[1])))
 
 
 def test_a_count_that_is_not_written_yet_comes_with_the_next_decision() -> None:

@@ -9,7 +9,6 @@ from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler, Metadata
 from adapter.model.autoscaling.view import (
     AutoscalerView,
-    LimitsView,
     MetricView,
     NextChange,
     TargetView,
@@ -20,79 +19,23 @@ from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, Improvement, State, plain
 from fastpath_tools.live.facts import AnswerFacts, Leaders
 from fastpath_tools.ui import sentence
+from tests.support.answers import answers
 from tests.support.doctor import fast_facts
 from tests.tools.doctor.test_diagnosis import boosted, facts, hpa, load
 from tests.tools.ui.autoscaler_views import REQUESTS, at, explain, view
 
 STAYS = "The count stays if the load stays."
-ASKS = "http_requests asks for 6"
 
 
-@pytest.mark.parametrize(
-    ("restraint", "changes", "text"),
-    [
-        (Restraint.FOLLOWS, {}, f"5 replicas: the count follows the metrics; {ASKS}. {STAYS}"),
-        (Restraint.FOLLOWS, {"metrics": ()}, f"5 replicas: the count follows the metrics. {STAYS}"),
-        (
-            Restraint.HIGHEST,
-            {},
-            f"5 replicas: maxReplicas is reached; {ASKS}. Raise maxReplicas, now 10. {STAYS}",
-        ),
-        (
-            Restraint.LOWEST,
-            {},
-            (
-                "5 replicas: minReplicas, 2, holds the count; http_requests, 12 at a target of 10, asks for 6"
-                f". {STAYS}"
-            ),
-        ),
-        (
-            Restraint.SCHEDULED,
-            {"limits": LimitsView(min=5, max=8, windows=("office/0",))},
-            f"5 replicas: office/0 allows 5 to 8; {ASKS}. {STAYS}",
-        ),
-        (Restraint.SCHEDULED, {}, f"5 replicas: a schedule allows 2 to 10; {ASKS}. {STAYS}"),
-        (
-            Restraint.FORECAST,
-            {"limits": LimitsView(min=5, max=10, forecast=5)},
-            f"5 replicas: a forecast of 5 holds the count; {ASKS}. {STAYS}",
-        ),
-        (
-            Restraint.FLOOR,
-            {"limits": LimitsView(min=2, max=10, floor=5)},
-            f"5 replicas: a floor of 5 holds the count; {ASKS}. {STAYS}",
-        ),
-        (Restraint.HELD, {}, f"5 replicas: the stabilization window holds the count; {ASKS}. {STAYS}"),
-        (Restraint.LIMITED, {}, f"5 replicas: a scaling policy limits the step; {ASKS}. {STAYS}"),
-        (Restraint.DRAINING, {}, f"5 replicas: the scale-down waits for idle pods; {ASKS}. {STAYS}"),
-        (
-            Restraint.TOLERATED,
-            {},
-            f"5 replicas: within tolerance: http_requests is 12 at a target of 10, ratio 1.2. {STAYS}",
-        ),
-        (
-            Restraint.TOLERATED,
-            {"metrics": ()},
-            f"5 replicas: the metrics are within tolerance of their targets. {STAYS}",
-        ),
-        (Restraint.WITHHELD, {"mode": "Advise"}, f"5 replicas: mode Advise writes nothing; {ASKS}. {STAYS}"),
-        (Restraint.WITHHELD, {"metrics": ()}, f"5 replicas: the count is not written. {STAYS}"),
-        (
-            Restraint.DISABLED,
-            {"target": TargetView(kind="Deployment", name="web", replicas=0)},
-            (
-                "0 replicas: Deployment web is scaled to zero, which disables the autoscaler. "
-                f"Give Deployment web at least one replica. {STAYS}"
-            ),
-        ),
-        (Restraint.ABSENT, {}, "5 replicas: a metric has no value, so the count is kept."),
-        (Restraint.FAILED, {}, "5 replicas: stays 5."),
-        (None, {}, "5 replicas: no decision was made yet."),
-    ],
-    ids=str,
-)
-def test_what_limits_the_count(restraint: Restraint | None, changes: dict[str, Any], text: str) -> None:
-    assert explain(view(restraint, **changes), None) == text
+def view_of(restraint: str | None, changes: dict[str, Any]) -> AutoscalerView:
+    """Return a document with parts that are given as JSON."""
+    shown = view(None if restraint is None else Restraint(restraint))
+    return msgspec.convert(msgspec.to_builtins(shown) | changes, AutoscalerView)
+
+
+@pytest.mark.parametrize(("restraint", "changes", "text"), answers("ui/sentence", "limits"))
+def test_what_limits_the_count(restraint: str | None, changes: dict[str, Any], text: str) -> None:
+    assert explain(view_of(restraint, changes), None) == text
 
 
 def test_every_restraint_has_words() -> None:
@@ -100,59 +43,9 @@ def test_every_restraint_has_words() -> None:
         assert sentence.describe(view(restraint), None).cause, restraint
 
 
-PAUSED = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60),))
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        (
-            {"target": TargetView(kind="Deployment", name="web", error="it does not exist")},
-            "The count is not known: Deployment web cannot be read: it does not exist.",
-        ),
-        (
-            {"writers": PAUSED},
-            (
-                "5 replicas: argocd reverts the count, so scaling is suspended until 08:01:00 UTC. "
-                "Remove replicas from what else is applied to Deployment web."
-            ),
-        ),
-        (
-            {"writers": WritersView(paused_until=None, paused_by="", reversals=(at(-90), at(-60)))},
-            (
-                "5 replicas: another writer reverted the count 2 times, the last at 07:59:00 UTC. "
-                f"Remove replicas from what else is applied to Deployment web. {STAYS}"
-            ),
-        ),
-        (
-            {
-                "metrics": (
-                    MetricView(
-                        name="external metric queue(a)", current="<unknown>", target="5", fault="no series"
-                    ),
-                )
-            },
-            "5 replicas: queue has no value: no series.",
-        ),
-        (
-            {"metrics": (msgspec.structs.replace(REQUESTS, age=200.0, overdue="it is out of date"),)},
-            (
-                "5 replicas: the value of http_requests is 3 m 20 s old: it is out of date. "
-                "Check why its targets have no newer sample."
-            ),
-        ),
-        (
-            {"metrics": (msgspec.structs.replace(REQUESTS, age=None, overdue="its age is not known"),)},
-            (
-                "5 replicas: the value of http_requests is too old: its age is not known. "
-                "Check why its targets have no newer sample."
-            ),
-        ),
-    ],
-    ids=["target", "suspended", "reverted", "no value", "too old", "of unknown age"],
-)
+@pytest.mark.parametrize(("changes", "text"), answers("ui/sentence", "stops"))
 def test_what_stops_it_comes_before_its_limits(changes: dict[str, Any], text: str) -> None:
-    assert explain(view(Restraint.HIGHEST, **changes), None) == text
+    assert explain(view_of(Restraint.HIGHEST.value, changes), None) == text
 
 
 def test_an_error_of_the_last_decision_is_a_cause() -> None:
@@ -180,16 +73,8 @@ def test_a_fault_that_doctor_finds_is_the_cause() -> None:
     assert (undecided.state, undecided.cause, undecided.advice) == (State.WARNING, "it is so", "change it")
 
 
-@pytest.mark.parametrize(
-    ("manager", "times", "text"),
-    [
-        ("kubectl", (-400, -60), "kubectl reverted the count at 07:59:00 UTC"),
-        ("fastpath", (-90, -60), "another writer reverted the count 2 times, the last at 07:59:00 UTC"),
-        ("kubectl", (-400,), "the count follows the metrics; http_requests asks for 6"),
-    ],
-    ids=["once", "and the scaler wrote since", "long ago"],
-)
-def test_a_reversal_is_the_cause_for_some_minutes(manager: str, times: tuple[int, ...], text: str) -> None:
+@pytest.mark.parametrize(("manager", "times", "text"), answers("ui/sentence", "reversals"))
+def test_a_reversal_is_the_cause_for_some_minutes(manager: str, times: list[int], text: str) -> None:
     writers = WritersView(paused_until=None, paused_by="", reversals=tuple(map(at, times)))
     target = TargetView(kind="Deployment", name="web", replicas=5, ready=5, manager=manager)
     assert sentence.describe(view(writers=writers, target=target), None).cause == text
@@ -246,20 +131,7 @@ def test_what_only_boost_lacks_is_not_why_the_count_is_what_it_is() -> None:
     assert sentence.describe(view(Restraint.HIGHEST), both).cause == "Fastpath has no value of load: gone"
 
 
-@pytest.mark.parametrize(
-    ("current", "target", "text"),
-    [
-        ("10500m", "10", "10.5"),
-        ("250m", "500m", "250m"),
-        ("1", "500m", "1000m"),
-        ("523714560", "512Mi", "499.453Mi"),
-        ("63%", "60%", "63%"),
-        ("12", "10", "12"),
-        ("0", "100", "0"),
-        ("<unknown>", "10", "<unknown>"),
-        ("", "10", ""),
-    ],
-)
+@pytest.mark.parametrize(("current", "target", "text"), answers("ui/sentence", "units"))
 def test_a_value_has_the_unit_of_its_target(current: str, target: str, text: str) -> None:
     assert sentence.in_unit_of_target(MetricView(name="load", current=current, target=target)) == text
 
@@ -348,49 +220,6 @@ def test_a_count_that_a_bound_holds_below_the_demand_is_a_warning(restraint: Res
     assert sentence.describe(view(restraint, metrics=(idle,)), None).state is State.OK
 
 
-SELECTOR = (
-    "&LabelSelector{MatchLabels:map[string]string{queue: orders,zone: a,},MatchExpressions:"
-    "[]LabelSelectorRequirement{LabelSelectorRequirement{Key:env,Operator:In,Values:[a b],},},}"
-)
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        (
-            (
-                "the HPA was unable to compute the replica count: unable to get external metric "
-                f"shop/queue_depth/{SELECTOR}: unable to fetch metrics from external metrics API: Internal "
-                "error occurred: unable to fetch metrics: Prometheus does not answer since "
-                "2026-11-29T11:28:10Z"
-            ),
-            (
-                "unable to get external metric shop/queue_depth/queue=orders,zone=a,env In a b: unable to "
-                "fetch metrics: Prometheus does not answer since 2026-11-29T11:28:10Z"
-            ),
-        ),
-        (
-            (
-                "failed to compute desired number of replicas based on listed metrics for "
-                "Deployment/inc-a/web: invalid metrics (1 invalid out of 1), first error is: failed to get "
-                "pods metric value: unable to get metric inflight: no custom metrics API registered"
-            ),
-            "unable to get metric inflight: no custom metrics API registered",
-        ),
-        (
-            (
-                "the autoscaler was unable to compute the replica count: failed to get cpu utilization: "
-                "missing request for cpu in container web of Pod web-1"
-            ),
-            "missing request for cpu in container web of Pod web-1",
-        ),
-        ("&LabelSelector{MatchLabels:map[string]string{}", "&LabelSelector{MatchLabels:map[string]string{}"),
-        (
-            "unable to get external metric shop/queue/nil: gone",
-            "unable to get external metric shop/queue: gone",
-        ),
-    ],
-    ids=["external", "listed", "request", "cut", "without a selector"],
-)
+@pytest.mark.parametrize(("message", "shown"), answers("ui/sentence", "messages"))
 def test_a_message_of_a_controller_is_its_cause(message: str, shown: str) -> None:
     assert plain(message) == shown

@@ -1,5 +1,7 @@
 """What other settings would have made of the last hour."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,6 +10,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPASc
 from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE
 from fastpath_tools.ui import what_if
 from fastpath_tools.ui.what_if import Trial
+from tests.support.answers import answers
 from tests.tools.ui.autoscaler_views import history, point
 
 AUTOSCALER = FastPathAutoscaler(
@@ -36,20 +39,9 @@ def test_the_settings_of_today(autoscaler: FastPathAutoscaler, kind: dict[str, b
     assert what_if.settings(autoscaler, is_hpa=kind["is_hpa"], is_boosted=kind["is_boosted"]) == trial
 
 
-@pytest.mark.parametrize(
-    ("today", "query", "trial"),
-    [
-        (TODAY, {}, TODAY),
-        (TODAY, {"target": "80", "window": "60", "boost": "1"}, Trial(80, 60, BOOST)),
-        (TODAY, {"target": "1", "window": "99999"}, Trial(50, 900, NATIVE)),
-        (TODAY, {"target": "9999999", "window": "-5"}, TODAY),
-        (TODAY, {"target": "x", "window": "\u0663"}, TODAY),
-        (Trial(100, 300, BOOST), {"target": "100"}, TODAY),
-        (Trial(100, 300, FAST), {"target": "100", "boost": "1"}, Trial(100, 300, FAST)),
-    ],
-)
-def test_what_a_form_asks_for(today: Trial, query: dict[str, str], trial: Trial) -> None:
-    assert what_if.read_trial(query, today) == trial
+@pytest.mark.parametrize(("today", "query", "trial"), answers("ui/what_if", "forms"))
+def test_what_a_form_asks_for(today: list[Any], query: dict[str, str], trial: list[Any]) -> None:
+    assert list(what_if.read_trial(query, Trial(*today))) == trial
 
 
 def test_what_was_is_the_sum_over_the_history() -> None:

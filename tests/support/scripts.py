@@ -1,0 +1,31 @@
+"""Scripts: stories in a file, each with a title, lines of what happens, and below them what was said then."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+
+class Scripts:
+    """The stories of a file by their titles. A line of what happens begins with `> `."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        blocks = re.split(r"^== ", path.read_text(), flags=re.MULTILINE)
+        self._texts = dict(block.split("\n", 1) for block in blocks if block)
+        self.titles = list(self._texts)
+
+    def lines(self, title: str) -> list[str]:
+        """Return what happens in a story."""
+        return [line[2:] for line in self._texts[title].splitlines() if line.startswith("> ")]
+
+    def check(self, title: str, said: list[str], config: pytest.Config) -> None:
+        """Compare what was said, the lines of what happens included; with `--update` write it."""
+        text = "".join(f"{line.rstrip()}\n" for line in said)
+        if config.getoption("update"):
+            self._texts[title] = f"{text}\n"
+            self._path.write_text(
+                "\n".join(f"== {name}\n{each.rstrip()}\n" for name, each in self._texts.items())
+            )
+        else:
+            assert text.rstrip() == self._texts[title].rstrip()
