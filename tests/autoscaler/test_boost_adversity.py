@@ -15,7 +15,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Floor, floor_of
 from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench
-from tests.support.controller import Server
+from tests.support.controller import WatchedServer
 from tests.support.scaling import NOW, cpu_metric, pods
 
 # -- any timeline --------------------------------------------------------------------------------------------
@@ -42,29 +42,12 @@ STEPS = st.lists(
 )
 
 
-class Watched(Server):
-    """An API server that looks at each write of ours when it is sent."""
-
-    def __init__(self, timeline: "Timeline") -> None:
-        super().__init__()
-        self.timeline = timeline
-
-    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
-        self.timeline.check_write(target, replicas)
-        before = len(self.writes)
-        try:
-            return await super().put_scale(target, replicas)
-        finally:
-            if len(self.writes) > before:
-                self.timeline.hold(replicas)
-
-
 class Timeline:
     """A boosted HPA, those that scale its target, and the faults between them."""
 
     def __init__(self) -> None:
         self.bench = BoostBench()
-        self.bench.server = self.server = Watched(self)
+        self.bench.server = self.server = WatchedServer(self.check_write, self.hold)
         self.bench.start()
         self.mode = BOOST
         self.made = 0

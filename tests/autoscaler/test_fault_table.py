@@ -41,7 +41,7 @@ from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.clock import LoopClock
-from tests.support.controller import LIVE, HandPods, HandRivals, NoForecasts, Server, fpa
+from tests.support.controller import LIVE, HandPods, HandRivals, HandServer, NoForecasts, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, object_metric, pods, pods_metric
 from tests.support.world import FRESHNESS
 
@@ -61,7 +61,7 @@ CONTAINER = {
 }
 
 
-class Kind(NamedTuple):
+class MetricKind(NamedTuple):
     """A kind of metric. `per_pod`: it has a value for each pod; `scraped`: read from the pods themselves.
 
     `own`: the pods' own usage is scraped beside that of their containers.
@@ -74,17 +74,17 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "Pods": Kind(pods_metric("10")),
-    "Pods scraped": Kind(pods_metric("10"), scraped=True),
-    "Object Value": Kind(object_metric("Value", value="10"), per_pod=False),
-    "External AverageValue": Kind(external_metric(averageValue="10"), per_pod=False),
-    "Resource": Kind(cpu_metric(50)),
-    "ContainerResource": Kind(CONTAINER),
-    "Resource and own": Kind(cpu_metric(50), own=True),
+    "Pods": MetricKind(pods_metric("10")),
+    "Pods scraped": MetricKind(pods_metric("10"), scraped=True),
+    "Object Value": MetricKind(object_metric("Value", value="10"), per_pod=False),
+    "External AverageValue": MetricKind(external_metric(averageValue="10"), per_pod=False),
+    "Resource": MetricKind(cpu_metric(50)),
+    "ContainerResource": MetricKind(CONTAINER),
+    "Resource and own": MetricKind(cpu_metric(50), own=True),
 }
 
 # fault: the kinds that it affects
-FAULTS: dict[str, Callable[[Kind, str], bool]] = {
+FAULTS: dict[str, Callable[[MetricKind, str], bool]] = {
     "Prometheus fails": lambda kind, _: not kind.scraped,
     "Prometheus never answers": lambda kind, _: not kind.scraped,
     "empty result": lambda _kind, _: True,
@@ -132,7 +132,7 @@ class FaultyWorkload:
         self.kind = KINDS[name]
         self.name = name
         self.clock = LoopClock(wall=NOW / SECOND - asyncio.get_running_loop().time())
-        self.server = Server()
+        self.server = HandServer()
         self.pods = HandPods()
         self.rivals = HandRivals()
         self.load = 1.0

@@ -21,7 +21,7 @@ from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
-from tests.autoscaler.test_schedules import LoopClock
+from tests.autoscaler.test_schedules import HandLoopClock
 from tests.forecast.live_forecasts import METRIC, ForecastBench, queue_metric
 from tests.support.controller import fpa, shown_document
 
@@ -44,7 +44,7 @@ def verdict_of(at: int, *candidates: CandidateFigures, chosen: str = "", missing
     return Verdict(at, 60, chosen, missing, None if missing else NONE, candidates)
 
 
-class Bench(ForecastBench):
+class JudgedBench(ForecastBench):
     """A bench whose jobs are answered with a verdict that the test sets, and plans of a level demand."""
 
     def __init__(self, **forecast: Any) -> None:
@@ -119,7 +119,7 @@ class Bench(ForecastBench):
 
 
 async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     assert await bench.run_for(1) == [0]
     assert (await bench.run_for(5))[-1] == FLOOR
@@ -144,7 +144,7 @@ async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
 
 
 async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(26 * 60)
     minutes = [(each.now - START) // STEP for each in bench.asked]
@@ -160,7 +160,7 @@ async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> No
 
 
 async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(80)
     count, planned = len(bench.asked), bench.asked[-1].now // HOUR + 1
@@ -185,8 +185,8 @@ async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour
 @pytest.mark.looptime
 async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions are a minute apart, half a minute beside the steps, and the clock is set on the way."""
-    bench, looked, look = Bench(), list[float](), ForecastBook.look
-    clock = bench.clock = LoopClock()
+    bench, looked, look = JudgedBench(), list[float](), ForecastBook.look
+    clock = bench.clock = HandLoopClock()
     bench.now = START + 30 * STEP + 30 + round(clock.seconds - clock.monotonic())
     bench.start()
 
@@ -216,7 +216,7 @@ async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest
 
 
 async def test_a_metric_without_a_query_is_named() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     bench.queries = {}
     await bench.open()
     await bench.run_for(2)
@@ -226,7 +226,7 @@ async def test_a_metric_without_a_query_is_named() -> None:
 
 
 async def test_while_the_rules_are_not_known_nothing_fails() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     bench.unknown = NotSyncedError("not listed yet")
     await bench.run_for(2)
@@ -256,7 +256,7 @@ async def test_while_the_rules_are_not_known_nothing_fails() -> None:
 async def test_without_a_candidate_there_is_no_floor(
     verdict: Verdict, status: str, reason: str, message: str
 ) -> None:
-    bench = Bench()
+    bench = JudgedBench()
     bench.verdict = verdict
     await bench.open()
     assert set(await bench.run_for(10)) == {0}
@@ -266,7 +266,7 @@ async def test_without_a_candidate_there_is_no_floor(
 
 
 async def test_a_demotion_is_told() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(60)
     bench.verdict = verdict_of(START, BAD)
@@ -277,7 +277,7 @@ async def test_a_demotion_is_told() -> None:
 
 
 async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(10)
     bench.history.values = []
@@ -290,7 +290,7 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
 
 
 async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(10)
     bench.clock.seconds += STEP
@@ -299,7 +299,7 @@ async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
 
 
 async def test_changes_do_not_hasten_a_verdict() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(10)
     assert bench.state.bounds.forecast == FLOOR
@@ -315,7 +315,7 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
 
 
 async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     ran = bench.run
 
@@ -336,7 +336,7 @@ async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
 
 
 async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
-    bench = Bench()
+    bench = JudgedBench()
     await bench.open()
     await bench.run_for(5)
     await bench.step(119)
@@ -349,7 +349,7 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
 async def test_a_defect_in_one_forecast_keeps_no_other_from_its_floor(
     broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench, works, bad = Bench(), getattr(AutoscalerForecast, broken), Key("default", "api")
+    bench, works, bad = JudgedBench(), getattr(AutoscalerForecast, broken), Key("default", "api")
     await bench.open()
 
     def breaks(forecast: AutoscalerForecast, *given: Any, **named: Any) -> Any:

@@ -16,7 +16,7 @@ from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unav
 from adapter.autoscaler.interfaces import Key
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from tests.support.controller import QUEUE, Bench, Server, fpa
+from tests.support.controller import QUEUE, Bench, WatchedServer, fpa
 from tests.support.scaling import pods
 
 KEY = Key("default", "web")
@@ -59,25 +59,12 @@ STEPS = st.lists(
 )
 
 
-class Watched(Server):
-    """An API server that looks at each write of ours when it is sent."""
-
-    def __init__(self, world: "FaultyAutoscaler") -> None:
-        super().__init__()
-        self.world = world
-
-    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
-        """Write a scale."""
-        self.world.check(replicas)
-        return await super().put_scale(target, replicas)
-
-
 class FaultyAutoscaler:
     """One autoscaler and its faults."""
 
     def __init__(self) -> None:
         self.bench = Bench()
-        self.bench.server = Watched(self)
+        self.bench.server = WatchedServer(lambda _, replicas: self.check(replicas))
         self.bench.start()
         self.spec: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 20}
         self.uid = 0

@@ -28,7 +28,7 @@ class Owned:
         self.events.append((key, event))
 
 
-class Bench:
+class LateNamespaces:
     def __init__(self, **counts: int) -> None:
         unused: Any = None
         registry = AutoscalerRegistry(unused, unused)
@@ -53,7 +53,7 @@ class Bench:
 async def test_a_large_namespace_whose_decisions_are_late_has_an_event_every_ten_minutes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bench = Bench(shop=400, mail=200)
+    bench = LateNamespaces(shop=400, mail=200)
     task = asyncio.create_task(bench.large.run())
     for events in (1, 2):
         bench.decide(late=2, in_time=98)
@@ -76,14 +76,14 @@ async def test_a_large_namespace_whose_decisions_are_late_has_an_event_every_ten
     ],
 )
 def test_others_have_none(counts: dict[str, int], late: int) -> None:
-    bench = Bench(**counts)
+    bench = LateNamespaces(**counts)
     bench.decide(late=late, in_time=100 - late)
     bench.large.look()
     assert bench.events == []
 
 
 def test_only_decisions_since_the_last_look_count() -> None:
-    bench = Bench(shop=600)
+    bench = LateNamespaces(shop=600)
     bench.decide(late=50, in_time=50)
     bench.large.look()
     bench.decide(late=0, in_time=100)

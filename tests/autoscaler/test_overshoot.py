@@ -18,59 +18,42 @@ from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
 from adapter.autoscaler.metrics.feed import SourceAnswer
 from adapter.autoscaler.metrics.sources import ReadContext, series_reading
-from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
-from tests.support.scaling import NOW, autoscaler, external_metric
+from tests.support.scaling import NOW, StartingPods, autoscaler, external_metric
 
 BEFORE, FACTOR, SCRAPE = 10, 3.0, 5
 LENGTH = 900
 
 
-class Workload:
-    """Pods by when they were made, and the metric they make."""
+class LoadedPods(StartingPods):
+    """Pods, and the metric that they make."""
 
     def __init__(self, startup: int, window: int) -> None:
-        self.startup = startup
+        super().__init__(BEFORE, lambda: startup)
         self.window = window
-        self.made = [-10_000] * BEFORE
-        self.ready: list[int] = []
+        self.counts: list[int] = []
         self.samples: list[tuple[int, float]] = []
 
     def load(self, second: int) -> float:
         return BEFORE * (FACTOR if second >= 60 else 1.0)
 
     def step(self, second: int) -> None:
-        count = sum(second - made >= self.startup for made in self.made)
-        self.ready.append(count)
+        self.counts.append(self.ready(second))
         if second % SCRAPE == 0:
             window = range(max(0, second - self.window + 1), second + 1)
-            value = sum(self.load(each) / self.ready[each] for each in window) / len(window)
+            value = sum(self.load(each) / self.counts[each] for each in window) / len(window)
             self.samples.append((second, value))
-
-    def pods(self, second: int) -> list[PodFacts]:
-        return [
-            PodFacts(
-                f"web-{number}",
-                "Running" if second - made >= self.startup else "Pending",
-                ready="True" if second - made >= self.startup else None,
-                ready_since=NOW + (made + self.startup) * SECOND,
-            )
-            for number, made in enumerate(self.made)
-        ]
 
     def least_ready(self, since: int, now: int) -> int:
         first = max(0, math.floor((since - NOW) / SECOND))
-        return min(self.ready[first : (now - NOW) // SECOND + 1])
-
-    def scale(self, replicas: int, second: int) -> None:
-        self.made = self.made[:replicas] + [second] * (replicas - len(self.made))
+        return min(self.counts[first : (now - NOW) // SECOND + 1])
 
 
 def simulate(startup: int, window: int, *, known: bool) -> tuple[int, int]:
     """Return the most replicas there ever were, and those at the end."""
     scaler = autoscaler([external_metric(value="1")], LIVE, minReplicas=1, maxReplicas=1000, behavior={})
-    workload, memory, replicas, most = Workload(startup, window), Memory(), BEFORE, 0
+    workload, memory, replicas, most = LoadedPods(startup, window), Memory(), BEFORE, 0
     circumstances = Constraints()
     for second in range(LENGTH):
         workload.step(second)

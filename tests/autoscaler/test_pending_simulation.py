@@ -20,10 +20,9 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
-from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
-from tests.support.scaling import NOW, external_metric, hpa, with_pending
+from tests.support.scaling import NOW, StartingPods, external_metric, hpa, with_pending
 
 TARGET = 10
 """Items of the queue for each pod."""
@@ -60,38 +59,18 @@ class Run(NamedTuple):
 NEVER = 10.0**6
 
 
-class Workload:
-    """A queue and the pods that work it off, by when they were made and are Ready, in seconds.
+class QueueWorkers(StartingPods):
+    """Pods and the queue that they work off.
 
     A pod that is Ready `NEVER` is replaced by a new one each `replaced` seconds, 0 for not at all.
     """
 
     def __init__(self, count: int, queue: float, startup: Callable[[], float], replaced: int) -> None:
+        super().__init__(count, startup)
         self.queue = queue
         self._replaced = replaced
-        self.made: list[tuple[float, float]] = [(-10_000.0, 0.0)] * count
-        self._startup = startup
 
-    def ready(self, second: int) -> int:
-        return sum(second >= made + startup for made, startup in self.made)
-
-    def scale(self, replicas: int, second: int) -> None:
-        more = replicas - len(self.made)
-        self.made = self.made[:replicas] + [(float(second), self._startup()) for _ in range(more)]
-
-    def pods(self, second: int) -> list[PodFacts]:
-        return [
-            PodFacts(
-                f"web-{number}",
-                "Running" if second >= made + startup else "Pending",
-                ready="True" if second >= made + startup else "False",
-                ready_since=NOW + round((made + startup) * SECOND),
-                created=NOW + self._created(int(made), startup, second) * SECOND,
-            )
-            for number, (made, startup) in enumerate(self.made)
-        ]
-
-    def _created(self, made: int, startup: float, second: int) -> int:
+    def created(self, made: int, startup: float, second: int) -> int:
         if not self._replaced or startup < NEVER:
             return made
         return second - (second - made) % self._replaced
@@ -123,7 +102,7 @@ def simulate(
     least = 0 if count == 0 else 1
     scaler = spec_of(option, target, behavior=behavior or {}, minReplicas=least)
     begin = startup if callable(startup) else lambda: startup
-    workload = Workload(count, target * count if queue is None else queue, begin, replaced)
+    workload = QueueWorkers(count, target * count if queue is None else queue, begin, replaced)
     memory = Memory(conflicts=ConflictState(known=count, own_zero=count == 0))
     constraints = Constraints()
     run = Run([], [], [])

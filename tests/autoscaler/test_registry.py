@@ -27,7 +27,7 @@ class Calls:
         return lambda *arguments: self.made.append((name, *arguments))
 
 
-class Bench:
+class OwnedRegistry:
     """A registry of a process that owns the slice of default."""
 
     def __init__(self, *owners: tuple[str, str, str]) -> None:
@@ -45,14 +45,14 @@ class Bench:
 def test_the_others_of_a_target_are_decided_again_while_they_are_few(count: int) -> None:
     """A tenant may have thousands for one target: each change would decide all of them."""
     names = [(KIND, "default", f"web-{number}") for number in range(count - 1)]
-    bench = Bench(*names, (HPA_KIND, "default", "web"))
+    bench = OwnedRegistry(*names, (HPA_KIND, "default", "web"))
     bench.registry.rivals_changed(TargetKey.of("default", fpa().spec.scale_target_ref))
     keys = [*(Key(namespace, name) for _, namespace, name in names), Key("default", "web", is_native=True)]
     assert bench.loop.made == ([("touch", key) for key in keys] if count == 20 else [])
 
 
 def test_the_owner_of_its_slice_learns_what_happens_to_an_autoscaler() -> None:
-    bench = Bench()
+    bench = OwnedRegistry()
     key, other = Key("default", "web"), Key("shop", "web")
     bench.registry.answered([other, key])
     bench.registry.scraped(key)
@@ -69,14 +69,14 @@ def test_the_owner_of_its_slice_learns_what_happens_to_an_autoscaler() -> None:
 
 def test_what_a_native_autoscaler_is_stays_out_of_the_conflicts() -> None:
     """The cache of HPAs puts it there."""
-    bench = Bench()
+    bench = OwnedRegistry()
     bench.registry.put(hpa("Boost"))
     bench.registry.remove(Key("default", "web", is_native=True))
     assert bench.rivals.made == []
 
 
 def test_all_are_registered_and_those_of_a_slice_decided_while_it_is_owned() -> None:
-    bench = Bench()
+    bench = OwnedRegistry()
     own = fpa()
     other = msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, namespace="shop"))
     for autoscaler in (own, other):
@@ -94,7 +94,7 @@ def test_all_are_registered_and_those_of_a_slice_decided_while_it_is_owned() -> 
 
 
 async def test_a_slice_waits_for_its_first_namespace() -> None:
-    bench = Bench()
+    bench = OwnedRegistry()
     waiting = [asyncio.create_task(bench.registry.wait_for_any(number)) for number in (OWNED, OTHER)]
     bench.registry.note_namespace("shop")
     await waiting[1]

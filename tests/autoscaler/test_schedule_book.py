@@ -34,7 +34,7 @@ DAY_LONG = 24 * 3600 * SECOND
 CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
 
 
-class HandController:
+class BookListener:
     """What a book tells, and the time of a test."""
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class HandController:
         self.touched += sorted(keys)
 
 
-class Bench:
+class SchedulesAtWork:
     """A book of the schedules of a cluster."""
 
     def __init__(self, cluster: Cluster, book: ScheduleBook, problems: ProblemLog) -> None:
         self.cluster, self.book, self.problems = cluster, book, problems
-        self.controller: Any = HandController()
+        self.controller: Any = BookListener()
 
     def create(self, *windows: dict[str, Any], name: str = "office", **spec: Any) -> None:
         made = document(*windows, **{"targets": TARGETS} | spec)
@@ -81,7 +81,7 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def watching(cluster: Cluster) -> AsyncIterator[Bench]:
+async def watching(cluster: Cluster) -> AsyncIterator[SchedulesAtWork]:
     monitoring, clock = Monitoring(), ShiftedClock()
     configuration = credentials.ClientConfiguration(cluster.url)
     problems = ProblemLog(monitoring, clock)
@@ -90,14 +90,14 @@ async def watching(cluster: Cluster) -> AsyncIterator[Bench]:
         book = ScheduleBook(context, problems)
         task = asyncio.create_task(book.cache.run(), name="schedules")
         try:
-            yield Bench(cluster, book, problems)
+            yield SchedulesAtWork(cluster, book, problems)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench() -> AsyncIterator[SchedulesAtWork]:
     async with Cluster() as cluster:
         cluster.create(FASTPATH_SCHEDULES)
         async with watching(cluster) as made:
@@ -111,7 +111,7 @@ async def test_a_cluster_without_the_kind_has_no_schedules() -> None:
         assert made.bounds(OWN) is None
 
 
-async def test_schedules_come_change_and_go(bench: Bench) -> None:
+async def test_schedules_come_change_and_go(bench: SchedulesAtWork) -> None:
     bench.create(DAY)
     await until(lambda: bench.active() == ("shop/office day",))
     bench.create(CAP, name="limit")
@@ -132,7 +132,7 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     await until(lambda: not bench.book.applied(HPA))
 
 
-async def test_an_hpa_has_no_ceiling(bench: Bench) -> None:
+async def test_an_hpa_has_no_ceiling(bench: SchedulesAtWork) -> None:
     bench.create(DAY)
     bench.create(CAP, name="limit", targets=[{"kind": HPA.kind, "name": "other"}])
     await until(lambda: bench.bounds(HPA) is not None)
@@ -142,7 +142,7 @@ async def test_an_hpa_has_no_ceiling(bench: Bench) -> None:
     assert bench.bounds(HPA._replace(name="other")) is None
 
 
-async def test_one_that_cannot_be_used_is_reported_and_stays_as_it_was(bench: Bench) -> None:
+async def test_one_that_cannot_be_used_is_reported_and_stays_as_it_was(bench: SchedulesAtWork) -> None:
     bench.create(DAY)
     await until(lambda: bench.active() == ("shop/office day",))
     bench.cluster.patch("fastpathschedule", "office", {"spec": {"timeZone": "Nowhere"}}, "shop")
@@ -154,7 +154,9 @@ async def test_one_that_cannot_be_used_is_reported_and_stays_as_it_was(bench: Be
     assert bench.problems.active() == {}
 
 
-async def test_one_that_cannot_be_read_costs_no_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_cannot_be_read_costs_no_other(
+    bench: SchedulesAtWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.create(DAY, name="bad")
     await until(lambda: bench.active() == ("shop/bad day",))
     begins_a_day = windows.begins_a_day
@@ -172,7 +174,7 @@ async def test_one_that_cannot_be_read_costs_no_other(bench: Bench, monkeypatch:
     assert "RecursionError" in bench.problems.active()["schedule", "shop/bad"]
 
 
-async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:
+async def test_one_that_begins_too_often_is_refused(bench: SchedulesAtWork) -> None:
     """All autoscalers share the loop that evaluates it."""
     often = {"cron": "*/2 * * * *", "for": "1m", "minReplicas": 2}
     bench.create(*[often] * 3)
@@ -184,7 +186,7 @@ async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:
     await until(lambda: bench.bounds(OWN) is not None)
 
 
-async def test_a_look_ahead_computes_nothing_and_delays_no_decision(bench: Bench) -> None:
+async def test_a_look_ahead_computes_nothing_and_delays_no_decision(bench: SchedulesAtWork) -> None:
     bench.create({"name": "noon", "from": "12:30", "to": "12:45", "minReplicas": 5, "maxReplicas": 9})
     await until(bench.is_computed)
     now = NOW + DAY_LONG - 75 * 60 * SECOND  # the spans of the day end after the window that is ahead
@@ -200,13 +202,13 @@ async def test_a_look_ahead_computes_nothing_and_delays_no_decision(bench: Bench
     assert bench.book.bounds_ahead(Key("shop", "none"), now, now + DAY_LONG, NO_LEAD) == ()
 
 
-async def test_at_most_32_changes_are_ahead(bench: Bench) -> None:
+async def test_at_most_32_changes_are_ahead(bench: SchedulesAtWork) -> None:
     bench.create({"cron": "*/2 * * * *", "for": "1m", "minReplicas": 2})
     await until(bench.is_computed)
     assert len(bench.book.bounds_ahead(OWN, NOW, NOW + DAY_LONG, NO_LEAD)) == 32
 
 
-async def test_changes_wake_the_loop(bench: Bench) -> None:
+async def test_changes_wake_the_loop(bench: SchedulesAtWork) -> None:
     controller = bench.book.listener = bench.controller
     bench.create(DAY)
     await until(lambda: controller.touched == [OWN, HPA])
@@ -219,7 +221,7 @@ async def test_changes_wake_the_loop(bench: Bench) -> None:
 
 
 async def test_a_defect_in_the_spans_of_one_is_logged_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: SchedulesAtWork, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     renew = SpansOfDay.renew
 

@@ -47,7 +47,7 @@ def frozen_heap() -> Iterator[None]:
     gc.unfreeze()
 
 
-class HandController:
+class FollowingAutoscalers:
     """Autoscalers that follow the bounds of a book when they are touched, and at boundaries."""
 
     def __init__(self, book: ScheduleBook, keys: Iterable[Key]) -> None:
@@ -85,7 +85,7 @@ class HandController:
             self.known.add(key)
 
 
-class Bench:
+class SchedulesUnderLoad:
     """A book that follows a controller, and schedules that come to it."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
@@ -94,7 +94,7 @@ class Bench:
         no_client: Any = None
         context = ReflectorContext(no_client, clock, monitoring, self.problems, lambda: 0.0)
         self.book = ScheduleBook(context, self.problems)
-        self.controller = HandController(self.book, keys)
+        self.controller = FollowingAutoscalers(self.book, keys)
         (reflector,) = self.book.cache.reflectors
         reflector.synced = True
         self.store = reflector.store
@@ -129,7 +129,7 @@ def targets(*names: str) -> list[dict[str, str]]:
     return [{"kind": "FastPathAutoscaler", "name": name} for name in names]
 
 
-def put_victim(bench: Bench) -> None:
+def put_victim(bench: SchedulesUnderLoad) -> None:
     """Put the window of the other tenant, which begins in a minute."""
     window = {"cron": "1 6 * * *", "for": "1h", "minReplicas": 7}
     bench.put("office", window, namespace="quiet", zone="UTC", targets=targets("api"))
@@ -139,7 +139,7 @@ async def test_many_schedules_for_many_autoscalers() -> None:
     """100 schedules for all of 100 autoscalers, each with 100 windows that begin 12 times a day."""
     names = [f"web-{number}" for number in range(100)]
     noisy = [Key("noisy", name) for name in names]
-    bench = Bench([VICTIM, *noisy])
+    bench = SchedulesUnderLoad([VICTIM, *noisy])
     listed = [
         {"cron": f"{number % 60} */2 * * *", "for": "59m", "minReplicas": number} for number in range(1, 101)
     ]
@@ -176,7 +176,7 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
     key, native = Key("noisy", "web"), Key("noisy", "web", is_native=True)
     day = {"from": "00:00", "to": "24:00"}
     both = [{"kind": each.kind, "name": "web"} for each in (key, native)]
-    bench = Bench([key, native])
+    bench = SchedulesUnderLoad([key, native])
 
     def shown(of: Key = key) -> tuple[int | None, int | None, bool]:
         bounds = bench.bounds(of)
@@ -205,7 +205,7 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
 
 async def test_spans_are_computed_for_another_day_before_they_end() -> None:
     """Over many days, at a step of the clock back, and forward over a day."""
-    bench = Bench([VICTIM])
+    bench = SchedulesUnderLoad([VICTIM])
     with bench.following():
         put_victim(bench)
         await until(lambda: VICTIM in bench.controller.known)

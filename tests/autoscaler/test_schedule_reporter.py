@@ -22,10 +22,11 @@ from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, TickingClock
 from tests.support.controller import fpa
 from tests.support.scaling import NOW
 from tests.support.schedules import document
+from tests.support.writing import HandWriter
 
 LUNCH = {"name": "lunch", "from": "12:30", "to": "14:00", "minReplicas": 5}  # NOW is 13:00 in Berlin
 OWN = [{"kind": "FastPathAutoscaler", "name": "web"}]
@@ -55,23 +56,7 @@ class HandCache:
         self.found = [keep_schedule(msgspec.Raw(msgspec.json.encode(tree)))]
 
 
-class HandWriter:
-    """What is sent; `fail` is why it is not."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, str, dict[str, Any]]] = []
-        self.fail: Exception | None = None
-
-    async def acquire(self, *_: object) -> None:
-        """Wait for nothing."""
-
-    async def send(self, kind: object, method: str, path: str, content: bytes, **_: object) -> None:
-        if self.fail is not None:
-            raise self.fail
-        self.sent.append((method, path, msgspec.json.decode(content)))
-
-
-class Bench:
+class ReporterAtWork:
     """A reporter on all that."""
 
     def __init__(self, number: int = SLICE, clock: Clock | None = None) -> None:
@@ -104,23 +89,23 @@ class Bench:
         """Write what has changed, and return the namespaces whose statuses were sent."""
         self.writer.sent.clear()
         await self.reporter.write_all(self.controller)
-        return [path.split("/")[5] for _, path, _ in self.writer.sent]
+        return [sent.path.split("/")[5] for sent in self.writer.sent]
 
     async def write(self) -> list[dict[str, Any]]:
         """Write what has changed, and return the statuses that were sent."""
         self.writer.sent.clear()
         await self.reporter.write_all(self.controller)
-        assert all(sent[:2] == ("PATCH", PATH) for sent in self.writer.sent)
-        assert all(sent[2]["metadata"] == {"uid": "uid-1"} for sent in self.writer.sent)
-        return [sent[2]["status"] for sent in self.writer.sent]
+        assert all((sent.method, sent.path) == ("PATCH", PATH) for sent in self.writer.sent)
+        assert all(sent.document["metadata"] == {"uid": "uid-1"} for sent in self.writer.sent)
+        return [sent.document["status"] for sent in self.writer.sent]
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> ReporterAtWork:
+    return ReporterAtWork()
 
 
-async def test_a_status_is_written_when_it_changes(bench: Bench) -> None:
+async def test_a_status_is_written_when_it_changes(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     (first,) = await bench.write()
     assert (first["active"], first["minReplicas"]) == ("lunch", 5)
@@ -134,7 +119,7 @@ async def test_a_status_is_written_when_it_changes(bench: Bench) -> None:
     assert [each["observedGeneration"] for each in await bench.write()] == [2]
 
 
-async def test_what_the_target_is_like(bench: Bench) -> None:
+async def test_what_the_target_is_like(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     bench.own = None
     assert [each["conditions"][0]["reason"] for each in await bench.write()] == ["TargetNotFound"]
@@ -152,7 +137,7 @@ async def test_what_the_target_is_like(bench: Bench) -> None:
     assert [each["conditions"][0]["status"] for each in await bench.write()] == ["True"]
 
 
-async def test_the_learned_lead_is_shown(bench: Bench) -> None:
+async def test_the_learned_lead_is_shown(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH, ready="ByStart")
     (first,) = await bench.write()
     assert "leadSeconds" not in first["targets"][0]
@@ -163,45 +148,45 @@ async def test_the_learned_lead_is_shown(bench: Bench) -> None:
     assert known["targets"][0]["leadSeconds"] == 60
 
 
-async def test_one_that_cannot_be_used_is_told_so(bench: Bench) -> None:
+async def test_one_that_cannot_be_used_is_told_so(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH, timeZone="Nowhere")
     (shown,) = await bench.write()
     assert (shown["conditions"][0]["status"], shown["conditions"][0]["reason"]) == ("False", "Invalid")
     assert await bench.write() == []
 
 
-async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> None:
+async def test_the_status_that_is_stored_is_not_written_again(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     (first,) = await bench.write()
-    other = Bench()
+    other = ReporterAtWork()
     (found,) = bench.cache.found
     other.cache.found = [msgspec.structs.replace(found, status=msgspec.json.encode(first))]
     assert await other.write() == []
 
 
-async def test_a_refused_write_is_repeated(bench: Bench) -> None:
+async def test_a_refused_write_is_repeated(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
-    bench.writer.fail = KubernetesError(403, "Forbidden", "no")
+    bench.writer.failure = KubernetesError(403, "Forbidden", "no")
     assert await bench.write() == []
     assert list(bench.problems.active()) == [("schedule-status", "shop/office")]
-    bench.writer.fail = None
+    bench.writer.failure = None
     assert await bench.write() == []
     bench.clock.advance(RETRY)
     assert len(await bench.write()) == 1
     assert bench.problems.active() == {}
 
 
-async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
+async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: ReporterAtWork) -> None:
     bench.cache.put(LUNCH)
     for error in (NotLeadingError("over"), KubernetesError(404, "NotFound", "gone")):
-        bench.writer.fail = error
+        bench.writer.failure = error
         assert await bench.write() == []
         assert bench.problems.active() == {}
 
 
 @pytest.mark.parametrize("number", [SLICE, SLICE + 1])
 async def test_nothing_is_written_for_other_slices_or_before_the_first_list(number: int) -> None:
-    bench = Bench(number)
+    bench = ReporterAtWork(number)
     bench.cache.put(LUNCH)
     bench.cache.synced = False
     assert await bench.write() == []
@@ -222,7 +207,7 @@ def many(namespace: str, count: int, *windows: dict[str, Any]) -> list[WatchedSc
     return found
 
 
-async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench) -> None:
+async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: ReporterAtWork) -> None:
     bench.cache.found = [*many(NOISY, MOST_WRITES + 5, LUNCH), *many(QUIET, 2, LUNCH)]
     sent = await bench.pass_by()
     assert sent[:4] == [NOISY, QUIET, NOISY, QUIET]
@@ -230,17 +215,9 @@ async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench)
     assert await bench.pass_by() == [NOISY] * 5
 
 
-class TickingClock(FakeClock):
-    """Each reading is so late that a turn ends."""
-
-    def monotonic(self) -> float:
-        self.advance(1.0)
-        return super().monotonic()
-
-
 async def test_one_that_changes_while_it_is_looked_at() -> None:
     """What is computed for its former windows is dropped."""
-    bench = Bench(clock=TickingClock())
+    bench = ReporterAtWork(clock=TickingClock(1.0))
     bench.cache.put(*[LUNCH | {"name": f"window-{number}"} for number in range(100)])
     assert await bench.write() == []
     bench.cache.put(LUNCH | {"minReplicas": 6}, generation=2)
@@ -257,7 +234,7 @@ async def test_one_that_changes_while_it_is_looked_at() -> None:
 
 @pytest.mark.parametrize("broken", ["_follow_one", "_describe", "_write", "_find_target"])
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
-    bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: ReporterAtWork, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     works = getattr(ScheduleReporter, broken)
 

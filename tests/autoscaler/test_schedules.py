@@ -127,7 +127,7 @@ async def test_an_autoscaler_has_the_floor_in_its_window_and_waits_at_its_end(be
     assert bench.counts() == [12, 3]
 
 
-class LoopClock(HandClock):
+class HandLoopClock(HandClock):
     """Both clocks, as the time of the event loop."""
 
     def monotonic(self) -> float:
@@ -140,7 +140,7 @@ class LoopClock(HandClock):
 @pytest.mark.looptime
 async def test_a_boundary_is_exact(bench: ScheduleBench) -> None:
     """Between two decisions, which are a minute apart, and after the clock was set at its next look."""
-    clock = bench.clock = LoopClock()
+    clock = bench.clock = HandLoopClock()
     clock.skew = NOON + 0.25 - clock.monotonic()
     bench.want(3)
     bench.schedules.by_key = {OWN: (window("13:00:31", "14:00"), window("15:00", "16:00", 15))}

@@ -23,7 +23,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from tests.support.world import FakePod, World, compile_text, world
+from tests.support.world import FakePod, RulesWorld, compile_text, world
 
 RULES = """
 rules:
@@ -109,7 +109,7 @@ def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> Fast
 
 
 @asynccontextmanager
-async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeSubscriptions]]:
+async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around, ScrapeSubscriptions]]:
     async with world(rules, lists=LISTS) as here:
         around = Around()
         targets, pods = _Follow(around.follow_target), _Follow(around.follow_pods)
@@ -117,7 +117,7 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, Scra
         yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()))
 
 
-def scraped(here: World) -> list[str]:
+def scraped(here: RulesWorld) -> list[str]:
     return sorted(name for _, name, _ in here.scraped._targets)
 
 

@@ -17,7 +17,7 @@ from adapter.bounds.forecast.job import STEP
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict
 from adapter.errors import Fault, InputError, NotSyncedError
-from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
+from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, JudgedBench, verdict_of
 from tests.boost.configmaps import Store
 from tests.boost.floorterms import NAMESPACE, StoringProcess
 from tests.forecast.live_forecasts import METRIC, queue_metric
@@ -28,7 +28,7 @@ NAME = "fastpath-forecasts-slice-00"
 TOLD = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
 
 
-class Term(Bench):
+class Term(JudgedBench):
     """A leader whose verdicts are stored; it begins `minute` minutes after START."""
 
     def __init__(self, store: Store, minute: int = 30, number: int = 0, **forecast: Any) -> None:

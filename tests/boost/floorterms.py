@@ -16,7 +16,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.boost.configmaps import JSON, Line, Store
 from tests.support.clock import WALL, LoopClock
-from tests.support.writing import Gate
+from tests.support.writing import HandFence
 
 NAMESPACE = "fastpath"
 MOST = 1000
@@ -43,12 +43,12 @@ class StoringProcess:
         self.rate = 1000.0
         """The most writes a second, and the most at once."""
         self.line = Line(store)
-        self.gate = Gate()
+        self.gate = HandFence()
         self.clock = clock or LoopClock()
         self.monitoring = Monitoring()
         self.problems = ProblemLog(self.monitoring, self.clock)
 
-    def open_writer(self, gate: Gate | None = None) -> Writer:
+    def open_writer(self, gate: HandFence | None = None) -> Writer:
         budget = WriteRateLimiter(self.rate, self.clock, self.monitoring)
         unused: Any = None
         return Writer(self.line, gate or self.gate, budget, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
@@ -71,7 +71,7 @@ class FloorProcess(StoringProcess):
         assert self._task is not None
         await end(self._task)
 
-    def open_term(self, gate: Gate, number: int = 0) -> FloorWriter:
+    def open_term(self, gate: HandFence, number: int = 0) -> FloorWriter:
         return FloorWriter(self.open_writer(gate), NAMESPACE, number, self.problems)
 
     def writes(self, outcome: str) -> float:
@@ -115,10 +115,10 @@ async def watching(*processes: FloorProcess) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def leading(
-    process: FloorProcess, gate: Gate | None = None, number: int = 0
+    process: FloorProcess, gate: HandFence | None = None, number: int = 0
 ) -> AsyncIterator[FloorWriter]:
     """Run a term from its start to its end."""
-    writer = process.open_term(gate or Gate(), number)
+    writer = process.open_term(gate or HandFence(), number)
     task = asyncio.create_task(writer.run())
     try:
         await writer.start()

@@ -32,7 +32,7 @@ from tests.boost.floorterms import (
     leading,
     watching,
 )
-from tests.support.writing import Gate
+from tests.support.writing import HandFence
 
 pytestmark = pytest.mark.looptime
 
@@ -85,7 +85,7 @@ async def test_publications_at_one_time_share_a_write(process: FloorProcess) -> 
 async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: FloorProcess) -> None:
     """Whatever a network holds back: it was made from a version that is no more."""
     other = FloorProcess(process.store)
-    gate = Gate()
+    gate = HandFence()
     async with leading(process, gate) as old:
         await old.publish(entry("a", 8))
         process.line.late = lambda: 3.0
@@ -107,7 +107,7 @@ async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(proces
 async def test_a_start_that_cannot_read_may_be_tried_again(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5)))
     process.store.edit(NAME, lambda document: document["data"].update(b="?"))
-    writer = process.open_term(Gate())
+    writer = process.open_term(HandFence())
     with pytest.raises(
         KubernetesError,
         match=f"the ConfigMap {NAMESPACE}/{NAME} holds an entry that is not a floor .*; delete",
@@ -212,7 +212,7 @@ async def test_an_unanswered_publication_is_withdrawn(
     """It may be stored, or be stored later: what was there before is restored, so that nothing can come after
     it.
     """
-    gate = Gate()
+    gate = HandFence()
     gate.left = 1.0
     async with leading(process, gate) as writer:
         if known:
@@ -239,7 +239,7 @@ async def test_a_config_map_that_cannot_be_read(process: FloorProcess, content: 
 
     process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
     with pytest.raises(KubernetesError) as caught:
-        await process.open_term(Gate()).start()
+        await process.open_term(HandFence()).start()
     assert caught.value.reason == reason
 
 
@@ -348,7 +348,7 @@ async def test_a_namespace_with_many_raises_leaves_room_for_others(process: Floo
     "passes", [0, 1, 2], ids=["when its turn is asked for", "when sent", "at the first byte"]
 )
 async def test_a_shut_fence_lets_nothing_through(process: FloorProcess, passes: int) -> None:
-    gate = Gate()
+    gate = HandFence()
     async with leading(process, gate) as writer:
         await writer.publish(entry("a", 5))
         gate.passes = passes
@@ -398,7 +398,7 @@ class Replicas:
 
     async def lead(self) -> None:
         """Live through a term: adopt, publish and take back, until the fence shuts at any moment."""
-        process, gate = self.rng.choice(self.processes), Gate()
+        process, gate = self.rng.choice(self.processes), HandFence()
         gate.left = self.rng.uniform(0.5, 2.0)
         writer = process.open_term(gate)
         running = asyncio.create_task(writer.run())

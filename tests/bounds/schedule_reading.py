@@ -59,7 +59,7 @@ def _shown(instant: int, tz: ZoneInfo) -> int:
     return instant + offset.days * DAY + offset.seconds
 
 
-class Reading:
+class MarkedWindows:
     """The windows of a schedule, marked at each step of a clock from `start` to `end`."""
 
     def __init__(self, spec: Mapping[str, Any], clock: Clock, start: int, end: int) -> None:

@@ -12,7 +12,7 @@ from adapter.bounds.lead import MOST_LEAD, Lead
 from adapter.bounds.schedule import documents, windows
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
 from adapter.model.start_ups import StartUps
-from tests.bounds.schedule_reading import DAY, Clock, Reading, utc
+from tests.bounds.schedule_reading import DAY, Clock, MarkedWindows, utc
 from tests.support import thorough
 from tests.support.schedules import document, schedule
 
@@ -87,14 +87,14 @@ def cases(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
     return zone, utc(day), document(*listed, zone=zone, **excepted)
 
 
-def read(zone: str, middle: int, tree: dict[str, Any], step: int = 60, days: int = 2) -> Reading:
+def read(zone: str, middle: int, tree: dict[str, Any], step: int = 60, days: int = 2) -> MarkedWindows:
     """Return the second reading of the days around an instant; clock and marks reach further."""
     start, end = middle - days * DAY, middle + days * DAY
     clock = Clock(zone, start - 3 * DAY, end + 3 * DAY, step)
-    return Reading(tree["spec"], clock, start - DAY, end + DAY)
+    return MarkedWindows(tree["spec"], clock, start - DAY, end + DAY)
 
 
-def compare(tree: dict[str, Any], reading: Reading, start: int, end: int) -> None:
+def compare(tree: dict[str, Any], reading: MarkedWindows, start: int, end: int) -> None:
     found = documents.read_document(tree).schedule
     boundaries = [(each.at, each.window, each.edge) for each in windows.boundaries([found], start, end)]
     assert boundaries == reading.boundaries(start, end)
@@ -181,7 +181,7 @@ def test_second_by_second(zone: str) -> None:
     )
     start, end = middle - DAY // 2, middle + DAY
     clock = Clock(zone, middle - 3 * DAY, middle + 4 * DAY, 1)
-    compare(tree, Reading(tree["spec"], clock, middle - DAY, middle + 2 * DAY), start, end)
+    compare(tree, MarkedWindows(tree["spec"], clock, middle - DAY, middle + 2 * DAY), start, end)
 
 
 ALL_FORMS = document(
@@ -210,4 +210,4 @@ def test_a_year_in_every_zone(zone: str) -> None:
     start, end = utc(f"{YEAR}-01-01"), utc(f"{int(YEAR) + 1}-01-01")
     tree = {**ALL_FORMS, "spec": ALL_FORMS["spec"] | {"timeZone": zone}}
     clock = Clock(zone, start - 5 * DAY, end + 5 * DAY)
-    compare(tree, Reading(tree["spec"], clock, start - DAY, end + DAY), start, end)
+    compare(tree, MarkedWindows(tree["spec"], clock, start - DAY, end + DAY), start, end)

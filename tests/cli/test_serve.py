@@ -149,7 +149,7 @@ def test_an_address_is_known_by_its_flag(address: str, flag: str) -> None:
 # -- a real process
 
 
-class Served:
+class ServeProcess:
     """A running `fastpath serve`."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
@@ -165,7 +165,7 @@ class Served:
 
 
 @asynccontextmanager
-async def start(directory: Path, rules: Path, cluster: Cluster, port: int) -> AsyncIterator[Served]:
+async def start(directory: Path, rules: Path, cluster: Cluster, port: int) -> AsyncIterator[ServeProcess]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "adapter", "serve", f"--config={rules}", f"--secure-port={port}"),
         f"--lister-kubeconfig={cluster.kubeconfig(directory / 'kubeconfig')}",
@@ -176,14 +176,14 @@ async def start(directory: Path, rules: Path, cluster: Cluster, port: int) -> As
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        yield Served(process, port)
+        yield ServeProcess(process, port)
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
 
 
-async def _ready(served: Served) -> None:
+async def _ready(served: ServeProcess) -> None:
     """Wait until the adapter says that it is ready."""
     async with aiohttp.ClientSession() as session, limited(30):
         while served.process.returncode is None:

@@ -216,7 +216,7 @@ class ExactClock(LoopClock):
         return math.ceil(super().monotonic() * 2**20) / 2**20
 
 
-class Bench:
+class ScalerUnderFaults:
     """A scaler of `fastpath scale` with one autoscaler."""
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ class Bench:
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
 
     @contextlib.asynccontextmanager
-    async def started(self) -> AsyncIterator["Bench"]:
+    async def started(self) -> AsyncIterator["ScalerUnderFaults"]:
         caches, scaling = self.scaler.tasks()
         async with contextlib.AsyncExitStack() as stack:
             for task in caches.values():
@@ -259,7 +259,7 @@ class Bench:
 
 async def find_kinds() -> list[str]:
     """Return what a scaler lists or watches."""
-    bench = Bench()
+    bench = ScalerUnderFaults()
     async with bench.started():
         await asyncio.sleep(5)
     assert {"leases", "pods", "deployments", "horizontalpodautoscalers"} <= bench.server.read.keys()
@@ -274,7 +274,9 @@ def find_faults(kinds: list[str]) -> Iterator[dict[str, int]]:
         yield {"all": status}
 
 
-async def check_read(bench: Bench, kinds: list[str], faults: dict[str, int], *, begins: bool = False) -> None:
+async def check_read(
+    bench: ScalerUnderFaults, kinds: list[str], faults: dict[str, int], *, begins: bool = False
+) -> None:
     """Check that all kinds are read again in time. At the start one kind waits for another."""
     now = asyncio.get_running_loop().time
     began = bench.server.changed
@@ -291,7 +293,7 @@ async def check_read(bench: Bench, kinds: list[str], faults: dict[str, int], *, 
 @pytest.mark.parametrize("restarts", [False, True], ids=["middle", "restart"])
 async def test_a_kind_that_was_refused_is_read_again_soon(*, restarts: bool) -> None:
     kinds = await find_kinds()
-    bench = Bench()
+    bench = ScalerUnderFaults()
     async with bench.started():
         await asyncio.sleep(5)
         for faults in find_faults(kinds):
@@ -310,7 +312,7 @@ async def test_a_kind_that_was_refused_is_read_again_soon(*, restarts: bool) -> 
 async def test_a_fault_at_the_start() -> None:
     kinds = await find_kinds()
     for faults in find_faults(kinds):
-        bench = Bench()
+        bench = ScalerUnderFaults()
         bench.server.refuse(**faults)
         async with bench.started():
             await asyncio.sleep(FAULT)

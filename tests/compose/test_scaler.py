@@ -86,7 +86,7 @@ class Forecaster:
         self.is_closed = True
 
 
-class Bench:
+class UnsyncedScaler:
     """A scaler that has autoscalers, on caches that never come in."""
 
     def __init__(self, *namespaces: str, elects: bool = False) -> None:
@@ -113,12 +113,12 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench("default")
+def bench() -> UnsyncedScaler:
+    return UnsyncedScaler("default")
 
 
 @contextlib.asynccontextmanager
-async def leading(bench: Bench) -> AsyncIterator[None]:
+async def leading(bench: UnsyncedScaler) -> AsyncIterator[None]:
     """Let the scaler lead."""
     caches, lead = bench.scaler.tasks()
     for cache in caches.values():
@@ -130,7 +130,7 @@ async def leading(bench: Bench) -> AsyncIterator[None]:
         yield
 
 
-async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> None:
+async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: UnsyncedScaler) -> None:
     forecaster: Any = Forecaster()
     bench.scaler._forecaster = forecaster
     async with other_work() as turns, leading(bench):
@@ -145,7 +145,7 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
     assert forecaster.is_closed
 
 
-async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:
+async def test_what_goes_while_a_term_begins_does_not_come_back(bench: UnsyncedScaler) -> None:
     async with leading(bench):
         bench.autoscalers.remove("default", f"web-{COUNT - 1}")
         for _ in range(COUNT // STEP + 1):
@@ -155,7 +155,7 @@ async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) ->
 
 
 def test_scalers_are_counted_by_their_leases() -> None:
-    bench = Bench("default", elects=True)
+    bench = UnsyncedScaler("default", elects=True)
     assert bench.scaler._keeper is not None
     view = bench.scaler._keeper.view
     for name in ("a", "b"):
@@ -165,25 +165,25 @@ def test_scalers_are_counted_by_their_leases() -> None:
     assert bench.scaler.count_scalers() == 1
 
 
-def test_one_scaler_without_leases_is_alone(bench: Bench) -> None:
+def test_one_scaler_without_leases_is_alone(bench: UnsyncedScaler) -> None:
     assert bench.scaler.count_scalers() == 1
 
 
-def test_large_namespaces_are_looked_for(bench: Bench) -> None:
+def test_large_namespaces_are_looked_for(bench: UnsyncedScaler) -> None:
     caches, scaling = bench.scaler.tasks()
     for coroutine in (*caches.values(), scaling):
         coroutine.close()
     assert "scaler: large namespaces" in caches
 
 
-def test_an_hpa_that_cannot_be_read_is_reported(bench: Bench) -> None:
+def test_an_hpa_that_cannot_be_read_is_reported(bench: UnsyncedScaler) -> None:
     metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "resourceVersion": "1"}
     raw = msgspec.json.encode({"metadata": metadata, "spec": {"scaleTargetRef": {"kind": "Deployment"}}})
     bench.scaler.rivals.hpas.lose(Unreadable("default", "web", "1", raw, "ValueError: no"))
     assert bench.problems.active() == {("annotation", "default/web"): "cannot be read: ValueError: no"}
 
 
-async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> None:
+async def test_a_kind_that_was_never_listed_fails_readiness(bench: UnsyncedScaler) -> None:
     kinds = "pods, horizontalpodautoscalers, fastpathautoscalers, fastpathschedules"
     waiting = f"first list of {kinds} is not complete"
     assert bench.scaler.find_unsynced() == waiting
@@ -196,7 +196,7 @@ async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> Non
 
 
 @pytest.mark.looptime
-async def test_a_scaler_is_ready_to_join_once_it_can_decide(bench: Bench) -> None:
+async def test_a_scaler_is_ready_to_join_once_it_can_decide(bench: UnsyncedScaler) -> None:
     events: list[Callable[[], None]] = [
         bench.scaler._runtime.relister.attempted.set,
         *(functools.partial(setattr, reflector, "synced", True) for reflector in bench.reflectors),
@@ -209,7 +209,7 @@ async def test_a_scaler_is_ready_to_join_once_it_can_decide(bench: Bench) -> Non
     await waiting
 
 
-async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: Bench) -> None:
+async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: UnsyncedScaler) -> None:
     registry = bench.scaler._registry
     put = registry.put
 
@@ -225,7 +225,7 @@ async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: Bench
 
 def test_a_scaler_that_may_not_list_leases_is_not_ready() -> None:
     """So an update without the new Role stops before the last pod that scales has ended."""
-    bench = Bench("default", elects=True)
+    bench = UnsyncedScaler("default", elects=True)
     for reflector in bench.reflectors:
         reflector.synced = True
     assert bench.scaler.find_unsynced() == "first list of leases is not complete"

@@ -87,7 +87,7 @@ class Floors:
         self.wanted[uid] = entry
 
 
-class FloorBench:
+class AdoptedFloors:
     """Boosted HPAs as a cache has them, and the controller of the slice of `default`."""
 
     def __init__(self) -> None:
@@ -120,11 +120,11 @@ class FloorBench:
 
 
 @pytest.fixture
-def bench() -> FloorBench:
-    return FloorBench()
+def bench() -> AdoptedFloors:
+    return AdoptedFloors()
 
 
-async def test_what_was_adopted_is_adopted_once(bench: FloorBench) -> None:
+async def test_what_was_adopted_is_adopted_once(bench: AdoptedFloors) -> None:
     """When the annotation returns, neither floor nor demotion of the start of the term returns with it."""
     bench.hpas.put(hpa("10"))
     await bench.adopt(Floors({"uid-web": bench.entry("web", 500)}))
@@ -134,7 +134,7 @@ async def test_what_was_adopted_is_adopted_once(bench: FloorBench) -> None:
     assert [each[1] is not None for each in bench.controller.put_with] == [True, False]
 
 
-async def test_a_slice_is_taken_over_alone_and_again_after_its_end(bench: FloorBench) -> None:
+async def test_a_slice_is_taken_over_alone_and_again_after_its_end(bench: AdoptedFloors) -> None:
     shop = slices.slice_of("shop")
     others = bench.begin(shop)
     for namespace in ("default", "shop"):
@@ -150,7 +150,7 @@ async def test_a_slice_is_taken_over_alone_and_again_after_its_end(bench: FloorB
     assert (len(bench.controller.put_with), len(others.put_with)) == (1, 2)
 
 
-async def test_entries_of_who_is_gone_do_not_stay(bench: FloorBench) -> None:
+async def test_entries_of_who_is_gone_do_not_stay(bench: AdoptedFloors) -> None:
     bench.hpas.put(hpa("10"))
     bench.hpas.put(hpa("10", name="left", boosted=False))
     bench.hpas.put(hpa("3", name="behind", boosted=False))
@@ -169,7 +169,7 @@ async def test_entries_of_who_is_gone_do_not_stay(bench: FloorBench) -> None:
     assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
 
 
-async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(bench: FloorBench) -> None:
+async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(bench: AdoptedFloors) -> None:
     hpas = bench.hpas
     reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
@@ -196,14 +196,14 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(bench: F
     assert bench.controller.works == set()
 
 
-async def test_a_fence_that_is_shut_for_a_moment_at_the_start(bench: FloorBench) -> None:
+async def test_a_fence_that_is_shut_for_a_moment_at_the_start(bench: AdoptedFloors) -> None:
     bench.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
         await bench.adopt(Floors({}, NotLeadingError()))
     assert len(bench.controller.put_with) == 1
 
 
-async def test_floors_that_cannot_be_read_are_a_fault_until_the_slice_ends(bench: FloorBench) -> None:
+async def test_floors_that_cannot_be_read_are_a_fault_until_the_slice_ends(bench: AdoptedFloors) -> None:
     refused = Floors({}, KubernetesError(403, "Forbidden", "no"))
     adopting = asyncio.create_task(bench.adopt(refused))
     await asyncio.sleep(0)
@@ -244,7 +244,7 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
     assert forgotten == []
 
 
-async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(bench: FloorBench) -> None:
+async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(bench: AdoptedFloors) -> None:
     bench.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
         await bench.adopt(Floors({}, ZeroDivisionError()))

@@ -71,7 +71,7 @@ class RecordedEndpoint(NamedTuple):
         }
 
 
-class Recording(NamedTuple):
+class RecordedEndpoints(NamedTuple):
     """A server of endpoints. `complete` is set once each has shown its end and was asked again."""
 
     address: str
@@ -79,7 +79,7 @@ class Recording(NamedTuple):
 
 
 @contextmanager
-def serving(endpoints: Sequence[RecordedEndpoint], end: int) -> Iterator[Recording]:
+def serving(endpoints: Sequence[RecordedEndpoint], end: int) -> Iterator[RecordedEndpoints]:
     """Serve the endpoints; each request gets the next step of the past, at last that of `end`."""
     by_path = {endpoint.path: endpoint for endpoint in endpoints}
     asked = dict.fromkeys(by_path, 0)
@@ -105,7 +105,7 @@ def serving(endpoints: Sequence[RecordedEndpoint], end: int) -> Iterator[Recordi
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield Recording(f"127.0.0.1:{server.server_port}", complete)
+        yield RecordedEndpoints(f"127.0.0.1:{server.server_port}", complete)
     finally:
         server.shutdown()
         server.server_close()

@@ -39,7 +39,7 @@ from tests.manifests import structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
 from tests.support.scaling import NOW, pod, pods
-from tests.support.world import FakePod, Outcome, World, read_scraped, series, vector, world
+from tests.support.world import FakePod, Outcome, RulesWorld, read_scraped, series, vector, world
 
 ROOT = Path(__file__).parents[2]
 PACKS = ROOT / "docs" / "examples" / "packs"
@@ -176,7 +176,9 @@ def selector_of(metric: MetricIdentifier) -> LabelSelector:
     return parse_selector(",".join(f"{name}={value}" for name, value in labels.items()))
 
 
-async def read(here: World, autoscaler: FastPathAutoscaler, number: int, names: Sequence[str]) -> Reading:
+async def read(
+    here: RulesWorld, autoscaler: FastPathAutoscaler, number: int, names: Sequence[str]
+) -> Reading:
     """Return what the provider answers for a metric of an autoscaler, as the controller reads it."""
     metric, namespace = metric_of(autoscaler, number), autoscaler.metadata.namespace
     selector = selector_of(metric)

@@ -50,7 +50,7 @@ class _Sample(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Pod:
+class _PodProcess:
     name: str
     app: str
     address: str
@@ -67,13 +67,13 @@ class _Pod:
         self.process.stdin.write(b"%.6f\n" % cores)
 
 
-class MetricsServer(Listener):
+class UsageServer(Listener):
     """Serves metrics.k8s.io, with the usage of each pod between its last two samples.
 
     `served` is replaced each period, unless it is `held`.
     """
 
-    def __init__(self, pods: Mapping[str, _Pod], period: float, tls: ssl.SSLContext) -> None:
+    def __init__(self, pods: Mapping[str, _PodProcess], period: float, tls: ssl.SSLContext) -> None:
         super().__init__(self._handle, "127.0.0.1", 0, tls)
         self.served: dict[str, list[Document]] = {}
         """The items by workload."""
@@ -139,7 +139,7 @@ _DISCOVERY: Document = {
 }
 
 
-def _item(pod: _Pod) -> Document:
+def _item(pod: _PodProcess) -> Document:
     first, last = pod.samples
     window = last.time - first.time
     usage = {"cpu": f"{(last.used - first.used) / window * 1e9:.0f}n", "memory": "20Mi"}
@@ -163,11 +163,11 @@ class Nodes:
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._period = period
         self._loads: dict[str, float] = {}
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, _PodProcess] = {}
         self._starting: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._started = 0
         self._dice = random.Random(1)
-        self.metrics = MetricsServer(self._pods, period, tls)
+        self.metrics = UsageServer(self._pods, period, tls)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -229,19 +229,19 @@ class Nodes:
             )
             assert process.stdout is not None
             assert await process.stdout.readline(), f"the program of {name} ended"
-            pod = self._pods[name] = _Pod(name, app, address, process)
+            pod = self._pods[name] = _PodProcess(name, app, address, process)
             self.use(app, self._loads[app])
             self._sample(pod, self._period * self._dice.random())
             await self._report(pod)
 
-    def _sample(self, pod: _Pod, pause: float | None = None) -> None:
+    def _sample(self, pod: _PodProcess, pause: float | None = None) -> None:
         """Sample a process now, and then once in a period; the first time after a pause."""
         if pause is None:
             pod.samples.append(_Sample(_CLOCK.wall(), pod.used()))
         loop = asyncio.get_running_loop()
         pod.timer = loop.call_later(self._period if pause is None else pause, self._sample, pod)
 
-    async def _report(self, pod: _Pod) -> None:
+    async def _report(self, pod: _PodProcess) -> None:
         """Write the status of a pod whose program serves, as its kubelet does."""
         now = timestamp(_CLOCK.wall())
         conditions = [

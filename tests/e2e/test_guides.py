@@ -61,7 +61,7 @@ def external_name(namespace: str, name: str) -> Document:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-class Watch:
+class ConditionWatch:
     """What the autoscalers said since the test began to look: never that a metric has no value."""
 
     def __init__(self, world: World) -> None:
@@ -202,7 +202,7 @@ async def test_there_and_back_and_removed(tmp_path: Path, own_fronted: Fronted, 
             *(rendered.prometheus_adapter_registration(name, port) for name in OLD),
         )
         await world.run(lambda: all(map(world.is_active, world.workloads)))
-        watch = Watch(world)
+        watch = ConditionWatch(world)
         await stack.enter_async_context(running(watch.run()))
 
         folder = tmp_path / "fastpath"

@@ -45,7 +45,7 @@ POLICY = f"ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied reque
 NAMES = ("in its own pods", "in process")
 
 
-class Answer(NamedTuple):
+class AdmissionAnswer(NamedTuple):
     """How the API server answers; `message` is that of a failure."""
 
     status: int
@@ -67,18 +67,18 @@ class Account:
 
     async def send(
         self, method: str, path: str = "/web", body: Any = None, content: str = "application/json"
-    ) -> Answer:
+    ) -> AdmissionAnswer:
         """Send one request; `path` is below the pods of the namespace."""
         data = None if body is None else json.dumps(body)
         headers = {"Content-Type": content}
         async with self._session.request(method, self._url + path, data=data, headers=headers) as response:
             document = json.loads(await response.text())
-            return Answer(response.status, document.get("message", ""), document)
+            return AdmissionAnswer(response.status, document.get("message", ""), document)
 
-    async def merge(self, change: Document, path: str = "/web") -> Answer:
+    async def merge(self, change: Document, path: str = "/web") -> AdmissionAnswer:
         return await self.send("PATCH", path, change, MERGE)
 
-    async def apply(self, *, pod: str = "web", force: bool = False, **fields: Any) -> Answer:
+    async def apply(self, *, pod: str = "web", force: bool = False, **fields: Any) -> AdmissionAnswer:
         """Apply fields of the pod on the server's side."""
         body = {"apiVersion": "v1", "kind": "Pod"} | fields
         query = f"?fieldManager={MANAGER}&force={json.dumps(force)}"
@@ -94,7 +94,7 @@ class Account:
             while text not in (await self.merge(change, "/web?dryRun=All")).message:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
-    async def cost(self, value: str | None, *, force: bool = False) -> Answer:
+    async def cost(self, value: str | None, *, force: bool = False) -> AdmissionAnswer:
         """Apply a deletion cost as the scaler does; None takes it back."""
         return await self.apply(force=force, metadata={} if value is None else {"annotations": {COST: value}})
 

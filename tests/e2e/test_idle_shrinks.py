@@ -14,7 +14,7 @@ from tests.e2e import idle
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.idle import COST, MANAGER
 from tests.e2e.scaleraudit import PodPatch, ScalerAudit
-from tests.e2e.webhook import Gate
+from tests.e2e.webhook import UpdateGate
 from tests.support.waiting import running, until
 from tests.world.aggregation import NAMESPACE
 from tests.world.controlplane import ControlPlane
@@ -37,8 +37,8 @@ OTHER = "another-writer"
 
 
 @pytest.fixture
-async def gate(fronted: Fronted) -> AsyncIterator[Gate]:
-    async with Gate(fronted.backend.authority) as gate:
+async def gate(fronted: Fronted) -> AsyncIterator[UpdateGate]:
+    async with UpdateGate(fronted.backend.authority) as gate:
         yield gate
         gate.is_open.set()
         await gate.leave(fronted.cluster)
@@ -141,7 +141,7 @@ async def test_without_the_right_it_scales_all_the_same(
 
 @BOTH
 async def test_costs_that_are_not_answered_do_not_hold_a_shrink(
-    kind: str, world: World, gate: Gate, control_plane: ControlPlane
+    kind: str, world: World, gate: UpdateGate, control_plane: ControlPlane
 ) -> None:
     """They come late then, and do not remain."""
     await world.serve(components=["idle-scale-down"])
@@ -158,7 +158,7 @@ async def test_costs_that_are_not_answered_do_not_hold_a_shrink(
 
 @BOTH
 async def test_a_shrink_that_does_not_come_leaves_no_cost(
-    kind: str, world: World, gate: Gate, control_plane: ControlPlane
+    kind: str, world: World, gate: UpdateGate, control_plane: ControlPlane
 ) -> None:
     await world.serve(components=["idle-scale-down"])
     made = await add(world, kind)
@@ -174,7 +174,7 @@ async def test_a_shrink_that_does_not_come_leaves_no_cost(
     assert len(found) <= 4 * (PODS - LEFT), found  # marked, moved with the load once, and taken back
 
 
-async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(world: World, gate: Gate) -> None:
+async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(world: World, gate: UpdateGate) -> None:
     """It ends between costs and Scale. What another writer has set stays, and stands for no pod that goes."""
     account = await world.admit_scaler("idle-scale-down")
     scaler = await world.scaler(*HASTY, account=account)

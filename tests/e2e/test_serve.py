@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.adapter import Answer, RunningAdapter
+from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.clock import ShiftedClock
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
@@ -258,7 +258,7 @@ async def test_the_api_server_restarts_under_load(
     cluster = own_cluster
     right = await _make_pods(cluster, prometheus)
     path = _loads(cluster.namespace, "app=a")
-    seen: list[Answer] = []
+    seen: list[DecodedAnswer] = []
     async with cluster.adapter(prometheus.url, *KEPT) as adapter:
         chosen = {name: right[name] for name in await cluster.names("pods", "app=a")}
         assert (await adapter.get(path)).values == chosen
@@ -281,7 +281,7 @@ async def test_the_api_server_restarts_under_load(
 
 
 @contextlib.asynccontextmanager
-async def _asking(adapter: RunningAdapter, path: str, seen: list[Answer]) -> AsyncIterator[None]:
+async def _asking(adapter: RunningAdapter, path: str, seen: list[DecodedAnswer]) -> AsyncIterator[None]:
     """Ask all the time, four at once, until the end of the block."""
     stop = asyncio.Event()
 

@@ -12,7 +12,7 @@ from tests.world.clusters import ClusterUnderTest, Document
 _NAME = "gate.e2e.fastpath.io"
 
 
-class Gate(Listener):
+class UpdateGate(Listener):
     """Updates of one resource in a test's namespace wait while it is closed, and fail while it refuses."""
 
     def __init__(self, authority: Authority) -> None:

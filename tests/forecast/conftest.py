@@ -17,7 +17,7 @@ from tests.forecast.forecasts import (
     START,
     Demand,
     Judged,
-    Story,
+    JudgedDays,
     case_of,
     play,
     working_days,
@@ -39,7 +39,7 @@ def judged() -> Judged:
 
 
 @pytest.fixture
-def tell(judged: Judged) -> Callable[..., Story]:
+def tell(judged: Judged) -> Callable[..., JudgedDays]:
     """Return a function that goes on with the days of a story from the verdict of the first two weeks.
 
     `name` is the candidate that acts, and `known` what is known of the demand, if that is not all of it.
@@ -47,7 +47,7 @@ def tell(judged: Judged) -> Callable[..., Story]:
 
     def told(
         name: str, after: Demand, settings: ForecastSettings = SETTINGS, known: Demand | None = None
-    ) -> Story:
+    ) -> JudgedDays:
         whole = np.append(judged.demand, after)
         seen = np.append(judged.demand, after if known is None else known)
         case, actual = case_of(seen, settings), case_of(whole, settings)
@@ -66,6 +66,6 @@ def tell(judged: Judged) -> Callable[..., Story]:
         figures = [
             [play(actual, day, each) for day in range(len(after) // MINUTES)] for each in ([], minimums)
         ]
-        return Story(minimums, withheld, *figures)
+        return JudgedDays(minimums, withheld, *figures)
 
     return told

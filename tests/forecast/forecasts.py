@@ -74,7 +74,7 @@ class Judged(NamedTuple):
     variants: Mapping[str, Variant]
 
 
-class Story(NamedTuple):
+class JudgedDays(NamedTuple):
     """The days after the first two weeks: the minimums of each step, and the figures of each day."""
 
     minimums: list[int]

@@ -31,7 +31,7 @@ def figures(shortage: float, pods: float) -> CandidateFigures:
     return CandidateFigures("", ReplayFigures(shortage, pods), ReplayFigures(shortage / 2, pods / 2))
 
 
-class Line:
+class FallingShortage:
     """A change whose shortage falls by one for each pod second."""
 
     least = 0.0
@@ -55,14 +55,14 @@ class Line:
 
 
 def test_the_shortage_at_the_same_pods_is_between_those_of_two_replays() -> None:
-    line = Line()
+    line = FallingShortage()
     assert Curve(line, figures(1000, 1000)).at(figures(0, 1050)) == Alternative("x 50.0", 950.0, 475.0)
     assert len(line.replayed) <= MOST_REPLAYS
     assert min(abs(value - 50) for value in line.replayed) <= CLOSE * 1050
 
 
 def test_replays_are_shared_by_candidates() -> None:
-    line = Line()
+    line = FallingShortage()
     curve = Curve(line, figures(1000, 1000))
     curve.at(figures(0, 1050))
     before = len(line.replayed)
@@ -72,23 +72,23 @@ def test_replays_are_shared_by_candidates() -> None:
 
 @pytest.mark.parametrize("pods", [900, 1000])
 def test_no_more_pods_have_no_alternative(pods: float) -> None:
-    line = Line()
+    line = FallingShortage()
     assert Curve(line, figures(1000, 1000)).at(figures(0, pods)) is None
 
 
 def test_a_change_that_cannot_take_all_pods_counts_with_those_it_takes() -> None:
-    curve = Curve(Line(most=30.0), figures(1000, 1000))
+    curve = Curve(FallingShortage(most=30.0), figures(1000, 1000))
     assert curve.at(figures(0, 1050)) == Alternative("x 30.0", 970.0, 485.0)
 
 
 def test_values_that_a_spec_can_have_enclose_the_pods() -> None:
-    line = Line(step=40.0)
+    line = FallingShortage(step=40.0)
     assert Curve(line, figures(1000, 1000)).at(figures(0, 1050)) == Alternative("x 50.0", 950.0, 475.0)
     assert set(line.replayed) <= {40.0, 80.0}
     assert len(line.replayed) == len(set(line.replayed))
 
 
-class Flat(Line):
+class Flat(FallingShortage):
     """A change without an effect."""
 
     def replay(self, value: float) -> CandidateFigures:

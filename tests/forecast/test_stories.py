@@ -20,7 +20,7 @@ from tests.forecast.forecasts import (
     SETTINGS,
     Demand,
     Judged,
-    Story,
+    JudgedDays,
     case_of,
     play,
     working_days,
@@ -28,7 +28,7 @@ from tests.forecast.forecasts import (
 
 pytestmark = pytest.mark.timeout(120)  # the first test replays a week for each candidate
 
-Tell = Callable[..., Story]
+Tell = Callable[..., JudgedDays]
 
 
 @pytest.fixture(params=CANDIDATES)

@@ -28,21 +28,10 @@ from tests.kubernetes.apiclient import PODS, Handler, answering, error_of, liste
 from tests.kubernetes.test_credentials import write_kubeconfig
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
-from tests.support.waiting import until
+from tests.support.waiting import Pauses, until
 
 DEPLOYMENTS = resource("deployments")
 SOURCE = ListWatch(PARTIAL_METADATA, PODS)
-
-
-class Pauses:
-    """A sleep that notes how long and does not take it."""
-
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-        await asyncio.sleep(0)
 
 
 @pytest.fixture

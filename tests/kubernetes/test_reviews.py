@@ -270,7 +270,7 @@ async def test_a_token_is_in_no_error_and_in_no_log(
 # -- the throttle --------------------------------------------------------------------------------------------
 
 
-class Turns:
+class HandThrottle:
     """A throttle whose sleeps pass the time."""
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -284,7 +284,7 @@ class Turns:
 
 
 async def test_a_burst_and_then_a_rate() -> None:
-    turns = Turns(rate=10, burst=3)
+    turns = HandThrottle(rate=10, burst=3)
     for _ in range(6):
         await turns.throttle.wait()
     assert turns.waits == [0.1, 0.1, 0.1]
@@ -295,7 +295,7 @@ async def test_a_burst_and_then_a_rate() -> None:
 
 
 async def test_reviews_take_their_turn(cluster: Cluster, clock: FakeClock) -> None:
-    turns = Turns(rate=10, burst=1)
+    turns = HandThrottle(rate=10, burst=1)
     monitoring = Monitoring()
     async with connected(cluster.url) as client:
         asking = ReviewClient(

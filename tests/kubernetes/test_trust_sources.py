@@ -24,7 +24,7 @@ from tests.support.waiting import running
 Entries = Mapping[str, str] | None
 
 
-class Reading:
+class TrustReading:
     """A running source, and what it delivered. While `broken`, a delivery fails."""
 
     def __init__(self, context: ReflectorContext) -> None:
@@ -41,7 +41,7 @@ class Reading:
         await waiting.until(lambda: self.delivered and self.delivered[-1] == entries)
 
 
-Open = Callable[[], contextlib.AbstractAsyncContextManager[Reading]]
+Open = Callable[[], contextlib.AbstractAsyncContextManager[TrustReading]]
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def reading(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> Open:
         await asyncio.sleep(0.005)
 
     @contextlib.asynccontextmanager
-    async def read() -> AsyncIterator[Reading]:
+    async def read() -> AsyncIterator[TrustReading]:
         async with connected(cluster.url, pause) as client:
             context = ReflectorContext(client, clock, Monitoring(), faults, lambda: 0.0, pause)
-            found = Reading(context)
+            found = TrustReading(context)
             async with running(found.source.run()):
                 yield found
 

@@ -15,7 +15,7 @@ from tests.manifests import structural
 JSON = dict[str, Any]
 
 
-class Kind(NamedTuple):
+class DefinedKind(NamedTuple):
     """A definition in the manifests, the module that makes it, and what is expected of it."""
 
     module: ModuleType
@@ -41,14 +41,14 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "FastPathAutoscaler": Kind(
+    "FastPathAutoscaler": DefinedKind(
         crd,
         (fastpath_autoscaler.KIND, fastpath_autoscaler.PLURAL, "fpa"),
         "Kind Reference Targets MinPods MaxPods Replicas Able Active Mode Age",
         320,
         fastpath_autoscaler.MOST_METRICS,
     ),
-    "FastPathSchedule": Kind(
+    "FastPathSchedule": DefinedKind(
         crd_schedules,
         (documents.KIND, documents.PLURAL, "fps"),
         "Active Min Max Next Applied Age",
@@ -63,16 +63,16 @@ def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_the_file_is_up_to_date(kind: Kind) -> None:
+def test_the_file_is_up_to_date(kind: DefinedKind) -> None:
     made = crd_parts.render(kind.module.definition())
     assert kind.module.PATH.read_text() == made, "run python -m scripts.generate.crd"
 
 
-def test_the_schema_is_structural(kind: Kind) -> None:
+def test_the_schema_is_structural(kind: DefinedKind) -> None:
     assert structural.faults_of_form(kind.schema) == []
 
 
-def test_names_of_the_kind(kind: Kind) -> None:
+def test_names_of_the_kind(kind: DefinedKind) -> None:
     spec, version = kind.definition["spec"], kind.version
     names = spec["names"]
     assert kind.definition["metadata"]["name"] == f"{names['plural']}.{spec['group']}"
@@ -82,23 +82,23 @@ def test_names_of_the_kind(kind: Kind) -> None:
     assert version["subresources"] == {"status": {}}
 
 
-def test_every_field_of_a_spec_has_a_description(kind: Kind) -> None:
+def test_every_field_of_a_spec_has_a_description(kind: DefinedKind) -> None:
     for path, node in structural.nodes(kind.schema["properties"]["spec"]):
         if not path.endswith("{}") and "values[]" not in path:
             assert node.get("description"), f"{path}: describe it in {kind.module.__name__}"
 
 
-def test_descriptions_follow_the_api_conventions(kind: Kind) -> None:
+def test_descriptions_follow_the_api_conventions(kind: DefinedKind) -> None:
     """A description begins with the name of its field, ends as a sentence, and says the default."""
     assert structural.faults_of_descriptions(kind.schema) == []
 
 
-def test_columns_show_fields_of_the_schema(kind: Kind) -> None:
+def test_columns_show_fields_of_the_schema(kind: DefinedKind) -> None:
     assert structural.faults_of_columns(kind.version) == []
     assert " ".join(structural.shown_columns(kind.version)) == kind.columns
 
 
-def test_rules_have_messages_that_stand_alone(kind: Kind) -> None:
+def test_rules_have_messages_that_stand_alone(kind: DefinedKind) -> None:
     rules = [
         rule for _, node in structural.nodes(kind.schema) for rule in node.get("x-kubernetes-validations", ())
     ]
@@ -109,7 +109,7 @@ def test_rules_have_messages_that_stand_alone(kind: Kind) -> None:
         assert "\n" not in rule["message"]
 
 
-def test_rules_read_only_bounded_fields(kind: Kind) -> None:
+def test_rules_read_only_bounded_fields(kind: DefinedKind) -> None:
     for path, node in structural.nodes(kind.schema["properties"]["spec"]):
         if node.get("type") == "string" and "x-kubernetes-validations" in node:
             assert node["maxLength"] <= kind.longest, path

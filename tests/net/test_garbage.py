@@ -15,7 +15,7 @@ from adapter.garbage import GROWTH, ShortCollections
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Node:
+class SelfCycle:
     """Part of a cycle with itself."""
 
     def __init__(self) -> None:
@@ -65,14 +65,14 @@ def test_where_the_system_does_not_say_memory_is_unknown(resident: Resident) -> 
 
 def test_a_cycle_that_came_since_the_last_full_collection_is_collected(resident: Resident) -> None:
     with short_collections():
-        exists = weakref.ref(Node())
+        exists = weakref.ref(SelfCycle())
         gc.collect()
         assert exists() is None
 
 
 def test_what_survives_is_looked_at_again_only_once_memory_has_grown(resident: Resident) -> None:
     with short_collections():
-        node = Node()
+        node = SelfCycle()
         exists = weakref.ref(node)
         gc.collect()
         del node
@@ -91,7 +91,7 @@ def test_after_a_collection_of_everything_memory_may_grow_again(resident: Reside
     with short_collections():
         resident.set(200 * 1024 * 1024)
         gc.collect()
-        node = Node()
+        node = SelfCycle()
         exists = weakref.ref(node)
         gc.collect()
         del node
@@ -122,7 +122,7 @@ def test_freed_memory_goes_back_after_a_collection_of_everything(
 
 def test_everything_is_collected_where_memory_is_unknown(resident: Resident) -> None:
     with short_collections():
-        node = Node()
+        node = SelfCycle()
         exists = weakref.ref(node)
         gc.collect()
         del node

@@ -14,7 +14,7 @@ SLICE = slices.name_of(NAME, slices.slice_of("shop"))
 WINDOW = 10.0
 
 
-class World:
+class AuditedSlice:
     """An API server whose versions are its seconds. The pod `a` owns the slice, and then `b`."""
 
     def __init__(self, tmp_path: Any) -> None:
@@ -58,11 +58,11 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> World:
-    return World(tmp_path)
+def world(tmp_path: Any) -> AuditedSlice:
+    return AuditedSlice(tmp_path)
 
 
-def test_when_a_slice_was_released_before_its_next_owner_decided(world: World) -> None:
+def test_when_a_slice_was_released_before_its_next_owner_decided(world: AuditedSlice) -> None:
     world.lease(6, SLICE, "")
     world.lease(8, SLICE, "b_2")
     released = world.audit.released("shop", "b", 9.0)
@@ -74,7 +74,7 @@ def test_when_a_slice_was_released_before_its_next_owner_decided(world: World) -
     assert world.audit.released("shop", "b", 12.0) is None, "it was its own"
 
 
-def test_a_slice_is_released_with_the_membership_of_its_owner(world: World) -> None:
+def test_a_slice_is_released_with_the_membership_of_its_owner(world: AuditedSlice) -> None:
     world.lease(5, f"{NAME}-member-1", "")
     world.lease(8, SLICE, "b_2")
     world.lease(12, f"{NAME}-member-1", "")
@@ -83,7 +83,7 @@ def test_a_slice_is_released_with_the_membership_of_its_owner(world: World) -> N
     assert released.time == 5.0
 
 
-def faults(world: World, *steps: tuple[float, int]) -> list[str]:
+def faults(world: AuditedSlice, *steps: tuple[float, int]) -> list[str]:
     """Return what is wrong with the writes, without their targets, for these steps of the load."""
     found = [*world.audit.doubles(WEB, 1)]
     if steps:
@@ -91,7 +91,7 @@ def faults(world: World, *steps: tuple[float, int]) -> list[str]:
     return [fault.removeprefix(f"{WEB}: ") for fault in found]
 
 
-def test_a_hand_over_is_no_fault(world: World) -> None:
+def test_a_hand_over_is_no_fault(world: AuditedSlice) -> None:
     world.put(10, 2)
     world.lease(12, SLICE, "")
     world.lease(14, SLICE, "b_2")
@@ -113,7 +113,7 @@ def test_a_hand_over_is_no_fault(world: World) -> None:
     ids=["a former owner", "a membership that ended", "of no version", "of an old version", "the same count"],
 )
 def test_a_write_that_is_wrong(
-    world: World, lease: tuple[str, str] | None, puts: list[tuple[int, int, int]], fault: str
+    world: AuditedSlice, lease: tuple[str, str] | None, puts: list[tuple[int, int, int]], fault: str
 ) -> None:
     if lease:
         world.lease(12, *lease)
@@ -123,7 +123,7 @@ def test_a_write_that_is_wrong(
     assert fault in found
 
 
-def test_a_refused_write_is_none(world: World) -> None:
+def test_a_refused_write_is_none(world: AuditedSlice) -> None:
     world.put(15, 2, code=409)
     assert (world.audit.of(WEB), world.audit.conflicts) == ((), 1)
 
@@ -139,7 +139,7 @@ def test_a_refused_write_is_none(world: World) -> None:
         (40, 4, "when [2] were needed"),
     ],
 )
-def test_a_shrink(world: World, at: int, replicas: int, fault: str) -> None:
+def test_a_shrink(world: AuditedSlice, at: int, replicas: int, fault: str) -> None:
     """The load falls at 20, and its window ends at 30."""
     world.put(10, 8)
     world.put(at, replicas, of=10)
@@ -148,7 +148,7 @@ def test_a_shrink(world: World, at: int, replicas: int, fault: str) -> None:
     assert fault in "".join(found)
 
 
-def test_reactions(world: World) -> None:
+def test_reactions(world: AuditedSlice) -> None:
     steps = [Step(9, 2), Step(12, 4), Step(14, 6), Step(16, 1), Step(30, 3), Step(40, 9)]
     world.put(10, 2)
     world.lease(13, SLICE, "b_2")
@@ -170,21 +170,23 @@ def test_reactions(world: World) -> None:
         ([(1, 2), (4, 6), (6, 8)], 40, True),
     ],
 )
-def test_a_journal(world: World, journal: list[tuple[int, int]], since: float, *, is_fault: bool) -> None:
+def test_a_journal(
+    world: AuditedSlice, journal: list[tuple[int, int]], since: float, *, is_fault: bool
+) -> None:
     world.put(10, 2)
     world.put(20, 4, by="b", of=10)
     world.put(30, 6, of=20)
     assert bool([*world.audit.unjournalled(WEB, "a", journal, since, 1)]) == is_fault
 
 
-def test_a_write_when_its_pod_was_frozen_may_be_missing_in_a_journal(world: World) -> None:
+def test_a_write_when_its_pod_was_frozen_may_be_missing_in_a_journal(world: AuditedSlice) -> None:
     world.put(10, 2)
     assert [*world.audit.unjournalled(WEB, "a", [], 40, 1, frozen=9)] == []
     assert [*world.audit.unjournalled(WEB, "a", [], 40, 1, frozen=5)] != []
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_a_write_without_response(world: World, tmp_path: Any, *, is_stored: bool) -> None:
+def test_a_write_without_response(world: AuditedSlice, tmp_path: Any, *, is_stored: bool) -> None:
     (tmp_path / "audit.log").touch()
     world.target(3, 1)
     world.put(10, 2, code=504)
@@ -196,7 +198,7 @@ def test_a_write_without_response(world: World, tmp_path: Any, *, is_stored: boo
     assert [each.version for each in world.audit.of(WEB)] == [11] * is_stored
 
 
-def test_a_log_is_read_as_it_grows(world: World, tmp_path: Any) -> None:
+def test_a_log_is_read_as_it_grows(world: AuditedSlice, tmp_path: Any) -> None:
     log = tmp_path / "audit.log"
     event = {
         "stage": "ResponseComplete",

@@ -198,7 +198,7 @@ class Dice:
             case _:
                 return self.vector(self._random.randrange(4))
 
-    def questions(self, kind: "Kind") -> tuple[tuple[str, Objects], ...]:
+    def questions(self, kind: "ObjectKind") -> tuple[tuple[str, Objects], ...]:
         """Return requests for names that exist in several of their namespaces, mostly with one selector."""
         selectors = ("", "", "", "", "code in (x,y)", "code!=x", "!missing")
         places = self.some((*NAMESPACES, "empty"), 3) if kind.namespaced else (None,)
@@ -213,7 +213,7 @@ class Dice:
         return RuleQuestions(self.template(), kind, self.questions(kind), self.one((0, 4, 1000)))
 
 
-class Kind(NamedTuple):
+class ObjectKind(NamedTuple):
     """What kind of object is asked about: its label, whether it lives in namespaces, and names to ask for."""
 
     label: str
@@ -221,12 +221,12 @@ class Kind(NamedTuple):
     names: tuple[str, ...]
 
 
-_PODS = Kind("pod", namespaced=True, names=(*PODS, "missing"))
+_PODS = ObjectKind("pod", namespaced=True, names=(*PODS, "missing"))
 KINDS = (
     _PODS,
     _PODS,
-    Kind("service", namespaced=True, names=("web", "web.api", "webxapi")),
-    Kind("node", namespaced=False, names=("node-0", "node-1", "node-2", "node-9")),
+    ObjectKind("service", namespaced=True, names=("web", "web.api", "webxapi")),
+    ObjectKind("node", namespaced=False, names=("node-0", "node-1", "node-2", "node-9")),
 )
 
 
@@ -234,7 +234,7 @@ class RuleQuestions(NamedTuple):
     """A rule and questions about one kind of object, each with a metric selector."""
 
     template: str
-    kind: Kind
+    kind: ObjectKind
     questions: tuple[tuple[str, Objects], ...]
     expected: int
 
@@ -285,7 +285,7 @@ def same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 
 
-class Bench:
+class AnswerComparison:
     """Asks one case in every way and compares.
 
     Counts values, so that the test can tell that it showed something.
@@ -336,7 +336,7 @@ class Bench:
         self, case: RuleQuestions, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
     ) -> None:
         """Ask the cache: requests are pending while the first is in flight; then all again later."""
-        querier = Held(self.client)
+        querier = GatedQuerier(self.client)
         async with QueryCache(querier, self.clock, self.monitoring) as cache:
             for turn in range(3):
                 querier.gate.clear()
@@ -369,7 +369,7 @@ class Bench:
         return {name: samples[-1].value for name, samples in answer.samples.items()}
 
 
-class Held:
+class GatedQuerier:
     """Passes queries on, each when the gate is open."""
 
     def __init__(self, client: PrometheusClient) -> None:
@@ -394,7 +394,7 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
         opened = PrometheusClient.open(
             connection_options(server.url), clock, monitoring, ProblemLog(monitoring, clock)
         )
-        bench = Bench(runner.run(opened), clock, monitoring)
+        bench = AnswerComparison(runner.run(opened), clock, monitoring)
 
         @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
         @hypothesis.given(seed=st.integers(0, 2**64))

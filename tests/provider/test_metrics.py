@@ -28,7 +28,7 @@ from tests.support.world import (
     FakeLister,
     FakeResources,
     Outcome,
-    World,
+    RulesWorld,
     custom_question,
     external_question,
     partial,
@@ -60,7 +60,7 @@ NOTHING = vector()
 
 def serving(
     rules: str, answer: Outcome | Callable[[str], Outcome] = NOTHING, *names: str, **more: Any
-) -> AbstractAsyncContextManager[World]:
+) -> AbstractAsyncContextManager[RulesWorld]:
     """Return a provider of rules whose series are known, with what Prometheus answers."""
     known = answer if callable(answer) else lambda _: answer
     return world(rules, **{"answer": known, "lists": SERIES, "names": names, **more})
@@ -73,13 +73,13 @@ async def refused(
         await asking
 
 
-async def custom(here: World, request: str = PODS) -> dict[str, int]:
+async def custom(here: RulesWorld, request: str = PODS) -> dict[str, int]:
     """Return the answer's thousandths by object name."""
     answer = await here.provider.custom(custom_question(request))
     return {item.described.name: item.milli for item in answer.items}
 
 
-async def external(here: World, request: str = "/namespaces/web/hits") -> ExternalAnswer:
+async def external(here: RulesWorld, request: str = "/namespaces/web/hits") -> ExternalAnswer:
     return await here.provider.external(external_question(request))
 
 

@@ -20,7 +20,7 @@ from tests.support.waiting import other_work
 from tests.support.world import (
     FakeResources,
     Outcome,
-    World,
+    RulesWorld,
     parse_value,
     resource_question,
     scalar,
@@ -68,11 +68,11 @@ def read(request: str, answer: ResourceAnswer) -> Any:
     return json.loads(b"".join(encoding.encode_resource("v1beta1", resource_question(request), answer, None)))
 
 
-async def ask(here: World, request: str) -> Any:
+async def ask(here: RulesWorld, request: str) -> Any:
     return read(request, await here.resource_provider.resource(resource_question(request)))
 
 
-async def refused(here: World, request: str) -> tuple[int, str, dict[str, object] | None]:
+async def refused(here: RulesWorld, request: str) -> tuple[int, str, dict[str, object] | None]:
     with pytest.raises(StatusError) as raised:
         await ask(here, request)
     return raised.value.code, raised.value.message, raised.value.details

@@ -217,7 +217,7 @@ def shape(usage: ObjectUsage) -> Usages:
     return frozenset({(None, usage.usage.cpu, usage.usage.memory)})
 
 
-class Bench:
+class UsageComparison:
     """Asks through the provider and separately, and compares. Counts what was seen."""
 
     def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
@@ -321,7 +321,7 @@ def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFa
         opened = PrometheusClient.open(
             connection_options(server.url), clock, monitoring, ProblemLog(monitoring, clock)
         )
-        bench = Bench(runner.run(opened), clock, monitoring)
+        bench = UsageComparison(runner.run(opened), clock, monitoring)
 
         @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
         @hypothesis.given(seed=st.integers(0, 2**64))

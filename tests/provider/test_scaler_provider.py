@@ -11,7 +11,7 @@ from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selec
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, SeriesInfo
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL
-from tests.support.world import Outcome, World, vector, world
+from tests.support.world import Outcome, RulesWorld, vector, world
 
 RULES = """
 rules:
@@ -42,14 +42,14 @@ def question(
     return CustomQuestion(resource, "shop", None, metric, parse_selector("app=web"), selector)
 
 
-async def objects(here: World, *names: str, ttl: float = 0.5, **asked: str) -> ObjectSamples:
+async def objects(here: RulesWorld, *names: str, ttl: float = 0.5, **asked: str) -> ObjectSamples:
     # texts
     samples = await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]
     assert samples is not None
     return samples
 
 
-async def series(here: World, selector: str = "", ttl: float = 0.5) -> SeriesSamples:
+async def series(here: RulesWorld, selector: str = "", ttl: float = 0.5) -> SeriesSamples:
     asked = ExternalQuestion("shop", "hits", parse_selector(selector))
     samples = await here.scaler.sample_series(asked, ttl)
     assert samples is not None

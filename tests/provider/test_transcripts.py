@@ -31,7 +31,16 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.server.api.query_string import Question
-from tests.support.world import FakeResources, Outcome, World, compile_text, question, series, vector, world
+from tests.support.world import (
+    FakeResources,
+    Outcome,
+    RulesWorld,
+    compile_text,
+    question,
+    series,
+    vector,
+    world,
+)
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").iterdir())
 
@@ -94,7 +103,7 @@ def describe(found: ObjectReference) -> str:
     return f"{found.kind} {found.namespace}/{found.name} of {found.api_version}"
 
 
-async def answer(here: World, asked: Question) -> list[str]:
+async def answer(here: RulesWorld, asked: Question) -> list[str]:
     if isinstance(asked, CustomQuestion):
         items = (await here.provider.custom(asked)).items
         return [f"{describe(item.described)} {item.milli}m" for item in items]
@@ -105,7 +114,7 @@ async def answer(here: World, asked: Question) -> list[str]:
     return [f"{each.namespace}/{each.name} {each.usage}" for each in usages]
 
 
-async def answer_scaler(here: World, asked: Question, names: tuple[str, ...]) -> list[str]:
+async def answer_scaler(here: RulesWorld, asked: Question, names: tuple[str, ...]) -> list[str]:
     now = here.clock.wall()
     if isinstance(asked, CustomQuestion):
         objects = await here.scaler.sample_objects(asked, names, 0.5)
@@ -126,11 +135,11 @@ async def answer_scaler(here: World, asked: Question, names: tuple[str, ...]) ->
     return [f"{sums.values} at {time}", f"{sums.lookback} {sums.oldest} {sums.overdue}".rstrip()]
 
 
-def dropped(here: World) -> list[float]:
+def dropped(here: RulesWorld) -> list[float]:
     return [here.metric("fastpath_values_dropped_total", reason=reason) for reason in REASONS]
 
 
-async def ask(here: World, text: str, names: tuple[str, ...]) -> Iterator[str]:
+async def ask(here: RulesWorld, text: str, names: tuple[str, ...]) -> Iterator[str]:
     """Return what becomes of a question, in lines."""
     asked = question(*text.removeprefix("scaler ").split(" ", 1))
     here.names.asked.clear()

@@ -11,7 +11,7 @@ import yaml
 from adapter.errors import PrometheusError, StatusError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ObjectReference
 from adapter.server.api import encoding
-from tests.support.world import Outcome, World, parse_value, question, scalar, series, vector, world
+from tests.support.world import Outcome, RulesWorld, parse_value, question, scalar, series, vector, world
 
 EVERY: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "worked-examples.yaml").read_text()
@@ -43,7 +43,7 @@ def _outcome(result: Any) -> Outcome:
     raise AssertionError(result)
 
 
-def _provider(row: dict[str, Any]) -> AbstractAsyncContextManager[World]:
+def _provider(row: dict[str, Any]) -> AbstractAsyncContextManager[RulesWorld]:
     section = {"custom": "rules", "external": "externalRules"}[row["api"]]
     return world(
         yaml.safe_dump({section: [row["rule"]]}),

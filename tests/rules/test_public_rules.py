@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no public configur
 
 
 @dataclass(frozen=True)
-class Asked:
+class PublicQuestion:
     """A question of tests/data/public-rules.yaml, which says what its fields are."""
 
     rule: int
@@ -45,7 +45,7 @@ class Expected:
     """What a file holds: how many custom and external rules, of which shape it is, and questions."""
 
     rules: Sequence[int]
-    asked: Sequence[Asked]
+    asked: Sequence[PublicQuestion]
     is_chart: bool = True
     resource_rules: bool = False
 
@@ -54,7 +54,7 @@ DEFAULTS = 6
 """How many rules a chart has by default."""
 
 FILES: Mapping[str, Expected] = {
-    name: Expected(**{**entry, "asked": [Asked(**asked) for asked in entry["asked"]]})
+    name: Expected(**{**entry, "asked": [PublicQuestion(**asked) for asked in entry["asked"]]})
     for name, entry in yaml.safe_load((DATA / "public-rules.yaml").read_text()).items()
 }
 
@@ -105,7 +105,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize(("name", "asked"), QUESTIONS.values(), ids=QUESTIONS)
-async def test_query(name: str, asked: Asked) -> None:
+async def test_query(name: str, asked: PublicQuestion) -> None:
     ruleset = compiled(name)
     rules = ruleset.custom if asked.api == "custom" else ruleset.external
     found = series({"__name__": asked.name, **dict.fromkeys(asked.labels.split(), "x")})

@@ -37,7 +37,7 @@ DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
 HPA = "/apis/autoscaling/v2/namespaces/{0}/horizontalpodautoscalers/web/status"
 
 
-class Scaler:
+class SliceScaler:
     """What one process has of its own.
 
     `load` says how many replicas are wanted, `uid` is that of the autoscaler ``web``.
@@ -134,7 +134,7 @@ def wall_load() -> int:
 
 async def main(url: str, namespace: str, identity: str, uid: str) -> None:
     """Run until SIGTERM."""
-    scaler = Scaler(url, namespace, identity, uid, SystemClock(), wall_load)
+    scaler = SliceScaler(url, namespace, identity, uid, SystemClock(), wall_load)
     task = asyncio.create_task(scaler.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):

@@ -17,7 +17,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
-from tests.support.adapter import Answer, RunningAdapter
+from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.certificates import NAME, UNUSUAL, Identity, Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
@@ -93,7 +93,7 @@ def _rules(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
 
 
-class Caller:
+class CertifiedCaller:
     """Asks with a certificate over one connection that stays open."""
 
     def __init__(self, adapter: RunningAdapter, directory: Path, shown: Identity | None) -> None:
@@ -111,7 +111,7 @@ class Caller:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def get(self, path: str, headers: Mapping[str, str]) -> Answer:
+    async def get(self, path: str, headers: Mapping[str, str]) -> DecodedAnswer:
         """Return the answer; of a handshake that fails status 0."""
         try:
             async with self._session.get(f"{self._url}{path}", headers=headers) as response:
@@ -120,9 +120,9 @@ class Caller:
                     if response.content_type == "application/json"
                     else await response.text()
                 )
-                return Answer(response.status, body)
+                return DecodedAnswer(response.status, body)
         except aiohttp.ClientError:
-            return Answer(0, None)
+            return DecodedAnswer(0, None)
 
 
 async def metric_value(adapter: RunningAdapter, series: str) -> float:
@@ -135,7 +135,7 @@ async def test_the_aggregator_and_an_autoscaler(
     caplog.set_level(1)
     async with (
         support.running(tmp_path, cluster, prometheus.url) as adapter,
-        Caller(adapter, tmp_path, AGGREGATOR) as proxy,
+        CertifiedCaller(adapter, tmp_path, AGGREGATOR) as proxy,
     ):
         cluster.reviews.received.clear()
         assert (await proxy.get(DISCOVERY, CHECK)).status == 200
@@ -170,7 +170,7 @@ async def test_without_trust_it_is_not_ready_and_does_not_end(
         cluster.forbid(verb, "configmaps")
     async with (
         support.running(tmp_path, cluster, prometheus.url, until_ready=False, admitted=False) as adapter,
-        Caller(adapter, tmp_path, AGGREGATOR) as proxy,
+        CertifiedCaller(adapter, tmp_path, AGGREGATOR) as proxy,
     ):
         known = ("[+]discovery-attempted ok", "[+]caches-synced ok")
         unready = await adapter.wait_for(
@@ -195,8 +195,8 @@ async def test_the_api_server_is_away(tmp_path: Path, cluster: Cluster, promethe
     clock = ShiftedClock()
     async with (
         support.running(tmp_path, cluster, prometheus.url, clock=clock) as adapter,
-        Caller(adapter, tmp_path, AGGREGATOR) as proxy,
-        Caller(adapter, tmp_path, None) as stranger,
+        CertifiedCaller(adapter, tmp_path, AGGREGATOR) as proxy,
+        CertifiedCaller(adapter, tmp_path, None) as stranger,
     ):
         assert (await proxy.get(LOAD, HPA)).status == 200
         assert (await adapter.get(LOAD)).status == 200
@@ -237,9 +237,9 @@ async def test_files_are_followed(tmp_path: Path, cluster: Cluster, prometheus: 
     ]
     async with (
         support.running(tmp_path, cluster, prometheus.url, *flags, admitted=False) as adapter,
-        Caller(adapter, tmp_path, AGGREGATOR) as proxy,
-        Caller(adapter, tmp_path, new.issue("front-proxy-client")) as new_proxy,
-        Caller(adapter, tmp_path, CLIENTS.issue("alice")) as alice,
+        CertifiedCaller(adapter, tmp_path, AGGREGATOR) as proxy,
+        CertifiedCaller(adapter, tmp_path, new.issue("front-proxy-client")) as new_proxy,
+        CertifiedCaller(adapter, tmp_path, CLIENTS.issue("alice")) as alice,
     ):
         cluster.reviews.received.clear()
         assert (await proxy.get(LOAD, {"X-Who": "bob", "X-Id": "7"})).status == 200
@@ -267,7 +267,7 @@ async def test_without_look_up_a_token_is_the_only_way(
 ) -> None:
     async with (
         support.running(tmp_path, cluster, prometheus.url, "--authentication-skip-lookup") as adapter,
-        Caller(adapter, tmp_path, AGGREGATOR) as proxy,
+        CertifiedCaller(adapter, tmp_path, AGGREGATOR) as proxy,
     ):
         assert (await adapter.get(LOAD)).status == 200
         cluster.reviews.access = lambda spec: AccessReviewVerdict(spec["user"] != "system:anonymous")
@@ -282,7 +282,7 @@ async def test_tolerance(tmp_path: Path, cluster: Cluster, prometheus: Prometheu
     flag = "--authentication-tolerate-lookup-failure"
     async with (
         support.running(tmp_path, cluster, prometheus.url, flag) as adapter,
-        Caller(adapter, tmp_path, AGGREGATOR) as proxy,
+        CertifiedCaller(adapter, tmp_path, AGGREGATOR) as proxy,
     ):
         assert (await adapter.get(LOAD)).status == 200
         assert (await proxy.get(LOAD, CHECK)).status == 0

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -47,18 +47,7 @@ QUEUE: dict[str, Any] = {
 }
 GROUPS = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 
-
-class Engine(Protocol):
-    """A Prometheus or what answers as one."""
-
-    @property
-    def url(self) -> str:
-        """Return the base URL."""
-        ...
-
-    def write(self, *samples: Written) -> None:
-        """Add samples."""
-        ...
+Engine = PrometheusServer | VictoriaMetricsServer
 
 
 def write(prometheus: Engine, pods: list[str]) -> None:

@@ -26,7 +26,7 @@ from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
-from tests.support.adapter import Answer, RunningAdapter
+from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.clock import ShiftedClock
 from tests.world import faulty
 from tests.world.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
@@ -136,11 +136,11 @@ def _warnings(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
     ]
 
 
-def _depths(answer: Answer) -> dict[str, str]:
+def _depths(answer: DecodedAnswer) -> dict[str, str]:
     return {item["metricLabels"]["queue"]: item["value"] for item in answer.body["items"]}
 
 
-async def _failed(adapter: RunningAdapter, path: str, message: str = UNFETCHED) -> Answer:
+async def _failed(adapter: RunningAdapter, path: str, message: str = UNFETCHED) -> DecodedAnswer:
     """Wait until `path` is answered with 500; check what a caller is told."""
     answer = await adapter.wait_for(path, lambda answer: answer.status == 500)
     assert answer.body["message"].partition(": Prometheus does not answer since 20")[0] == message

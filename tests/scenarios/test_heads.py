@@ -29,7 +29,7 @@ WIDE = "\U0001f600".encode()
 """A character that makes each of its text take four bytes."""
 
 
-class Server:
+class FrontedServer:
     """The process, and a connection of the front proxy."""
 
     def __init__(self, pid: int, port: int, proxy: ssl.SSLContext) -> None:
@@ -88,7 +88,7 @@ def _context() -> ssl.SSLContext:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
+async def server(tmp_path: Path) -> AsyncIterator[FrontedServer]:
     authority = certificates.Signer("aggregation-ca")
     (tmp_path / "ca.crt").write_text(authority.pem)
     proxy = _context()
@@ -100,7 +100,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         url = f"--prometheus-url={prometheus.url}"
         async with Fastpath(cluster, tmp_path, url, trust, pod="server") as fastpath:
             assert fastpath.process is not None
-            yield Server(fastpath.process.pid, fastpath.port, proxy)
+            yield FrontedServer(fastpath.process.pid, fastpath.port, proxy)
 
 
 def wide_heads() -> Iterator[bytes]:
@@ -131,7 +131,7 @@ def pipelined() -> Iterator[bytes]:
         yield head
 
 
-async def test_floods_of_heads_take_little_memory(server: Server) -> None:
+async def test_floods_of_heads_take_little_memory(server: FrontedServer) -> None:
     """Waves of more connections than there are places, with requests of the front proxy in between."""
     pooled = await server.connect()
     for flood in (wide_heads, many_headers, endless, pipelined):

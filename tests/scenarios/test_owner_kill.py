@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 _LEASES = ("coordination.k8s.io", "leases")
 
 
-class Written(NamedTuple):
+class ClusterWrite(NamedTuple):
     """One write that the cluster has made."""
 
     what: str
@@ -58,7 +58,7 @@ class AuditedCluster(Cluster):
     def __init__(self) -> None:
         self._admitted: dict[str, str] = {}
         super().__init__(tokens=self._admitted)
-        self.audit: dict[str, list[Written]] = {}
+        self.audit: dict[str, list[ClusterWrite]] = {}
         self.unanswered: dict[str, str] = {}
         """Requests of some get no answer: those whose path has this text."""
 
@@ -83,7 +83,7 @@ class AuditedCluster(Cluster):
         _, _, rest = request.path.partition("/namespaces/")
         namespace, _, what = rest.partition("/")
         if request.method != "GET" and answer.status < 300 and not what.startswith("leases"):
-            self.audit.setdefault(namespace, []).append(Written(what, token, self.owner(namespace)))
+            self.audit.setdefault(namespace, []).append(ClusterWrite(what, token, self.owner(namespace)))
         return answer
 
 

@@ -186,9 +186,9 @@ async def test_prometheus_dies_and_comes_back(
     """Never a wrong number or a zero; the fault is visible while it lasts; recovery needs no action."""
     right = {"web-0": "10", "web-1": "20", "web-2": "30"}
     path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load?labelSelector=app%3Dweb"
-    seen: list[support.Answer] = []
+    seen: list[support.DecodedAnswer] = []
 
-    def is_refused(answer: support.Answer) -> bool:
+    def is_refused(answer: support.DecodedAnswer) -> bool:
         seen.append(answer)
         return answer.status != 200
 

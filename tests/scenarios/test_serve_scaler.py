@@ -7,7 +7,7 @@ import pytest
 from adapter.model.autoscaling import slices
 from fastpath_tools import explain
 from fastpath_tools.live import scaler_access
-from tests.support.adapter import Answer
+from tests.support.adapter import DecodedAnswer
 from tests.support.tools import free_port
 from tests.world.workloads import HASTY, HOME, NAMESPACE, OWN, UNIT, level
 from tests.world.world import World, sandboxed, scaling, serving
@@ -55,7 +55,7 @@ async def test_a_second_scaler_answers_from_its_own_scrapes_and_takes_its_share(
                 for pods, value in ((1.5, "7500m"), (1.7, "8500m")):
                     world.load(OWN, lambda _, pods=pods: pods * UNIT)  # type: ignore[misc]  # mypy sees no defaults
 
-                    def has(answer: Answer, value: str = value) -> bool:
+                    def has(answer: DecodedAnswer, value: str = value) -> bool:
                         return answer.status == 200 and [*answer.values.values()] == [value] * 2
 
                     await follower.wait_for(path, has)

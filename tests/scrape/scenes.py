@@ -9,7 +9,7 @@ from typing import Any
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
 from adapter.scrape.targets import ScrapedAnswer, ScrapeTarget
-from tests.support.world import FakePod, World, read_scraped, world
+from tests.support.world import FakePod, RulesWorld, read_scraped, world
 
 RULE = """
 - seriesQuery: {series}
@@ -31,31 +31,31 @@ def rules(more: str = "") -> str:
 
 
 @asynccontextmanager
-async def scraping(text: str = "", **settings: Any) -> AsyncIterator[World]:
+async def scraping(text: str = "", **settings: Any) -> AsyncIterator[RulesWorld]:
     async with world(text or rules(), lists=LISTS, **settings) as here:
         yield here
 
 
-def target(here: World, namespace: str, name: str) -> ScrapeTarget:
+def target(here: RulesWorld, namespace: str, name: str) -> ScrapeTarget:
     """Return what is kept of a pod."""
     return here.scraped._targets[namespace, name, 0]
 
 
-async def scrape_at_once(here: World, *names: str) -> None:
+async def scrape_at_once(here: RulesWorld, *names: str) -> None:
     """Scrape all pods that are wanted, or those whose names begin so, at a time."""
     keys = [key for key in here.scraped._targets if key[1].startswith(names or "")]
     await asyncio.gather(*map(here.scraped._scrape, keys))
 
 
 def read(
-    here: World, metric: str = "depth", *names: str, namespace: str = "shop", selector: str = ""
+    here: RulesWorld, metric: str = "depth", *names: str, namespace: str = "shop", selector: str = ""
 ) -> ScrapedAnswer:
     found = read_scraped(here.scraped, namespace, metric, names or ("a", "b"), parse_selector(selector))
     assert found is not None
     return found
 
 
-def reason(here: World, namespace: str, name: str, metric: str = "depth") -> str:
+def reason(here: RulesWorld, namespace: str, name: str, metric: str = "depth") -> str:
     """Return why a pod has no value."""
     entry = here.scraped.entry_of(metric)
     assert entry is not None

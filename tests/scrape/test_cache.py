@@ -18,7 +18,7 @@ from tests.support.waiting import running
 from tests.support.world import (
     FakePod,
     Outcome,
-    World,
+    RulesWorld,
     compile_text,
     custom_question,
     read_scraped,
@@ -26,7 +26,7 @@ from tests.support.world import (
 )
 
 
-async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
+async def step(here: RulesWorld, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
     """Scrape a little later; `body` is what pod a shows then, "" for what it showed before."""
     if body:
         here.reader.bodies[A.ip] = body
@@ -34,7 +34,7 @@ async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") 
     await here.scrape()
 
 
-async def show(here: World, *bodies: str, metric: str = "depth") -> None:
+async def show(here: RulesWorld, *bodies: str, metric: str = "depth") -> None:
     """Scrape the pods a and b, or a alone, for a metric; they show these bodies."""
     pods = (A, B)[: len(bodies)]
     here.reader.bodies |= {pod.ip: body for pod, body in zip(pods, bodies, strict=True)}
@@ -45,7 +45,7 @@ async def show(here: World, *bodies: str, metric: str = "depth") -> None:
 # --- which pods -----------------------------------------------------------------------------------
 
 
-def span_of(here: World, metric: str) -> float:
+def span_of(here: RulesWorld, metric: str) -> float:
     entry = here.scraped.entry_of(metric)
     assert entry is not None
     return here.scraped.span_of(entry) / SECOND
@@ -379,7 +379,7 @@ def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Ou
     return vector(*(({"pod": name}, value) for name, value in given.items()))
 
 
-async def ask(here: World, request: str = "/namespaces/shop/pods/*/depth") -> CustomAnswer:
+async def ask(here: RulesWorld, request: str = "/namespaces/shop/pods/*/depth") -> CustomAnswer:
     return await here.provider.custom(custom_question(request))
 
 

@@ -13,7 +13,7 @@ from adapter.scrape.endpoint_values import EndpointReading
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from tests.scrape.scenes import scrape_at_once
 from tests.support.clock import WALL
-from tests.support.world import World, compile_text, world
+from tests.support.world import RulesWorld, compile_text, world
 
 SERVICE = "{service: {namespace: inference, name: gateway}, port: metrics}"
 RULES = f"""
@@ -35,7 +35,7 @@ A, B = Endpoint("a", "10.0.0.1", 9090), Endpoint("b", "10.0.0.2", 9090)
 
 
 @asynccontextmanager
-async def scraping(*found: Endpoint, rules: str = RULES, **settings: object) -> AsyncIterator[World]:
+async def scraping(*found: Endpoint, rules: str = RULES, **settings: object) -> AsyncIterator[RulesWorld]:
     """Run with the endpoints of the Service, which show one queue each, wanted by an autoscaler."""
     async with world(rules, **settings) as here:  # type: ignore[arg-type] # a table's columns
         here.endpoints.want("x", ["depth", "hits", "plain", "unknown"])
@@ -48,7 +48,7 @@ async def scraping(*found: Endpoint, rules: str = RULES, **settings: object) -> 
         yield here
 
 
-def read(here: World, metric: str = "depth", selector: str = "") -> EndpointReading:
+def read(here: RulesWorld, metric: str = "depth", selector: str = "") -> EndpointReading:
     entry = here.endpoints.entry_of(metric)
     assert entry is not None
     found = here.endpoints.read(entry, matchers.from_selector(parse_selector(selector)))
@@ -61,12 +61,12 @@ def values(found: EndpointReading) -> list[float]:
     return [element.value for element in found.elements]
 
 
-def put(here: World, found: FoundEndpoints) -> None:
+def put(here: RulesWorld, found: FoundEndpoints) -> None:
     (key,) = here.endpoints.groups
     here.endpoints.put(key, found)
 
 
-async def step(here: World, seconds: float = 1.0) -> None:
+async def step(here: RulesWorld, seconds: float = 1.0) -> None:
     here.clock.advance(seconds)
     await here.scrape()
 

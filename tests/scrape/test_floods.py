@@ -70,7 +70,7 @@ FLOODS = {
 }
 
 
-class Pod:
+class PouringPod:
     """A pod in a thread of its own: answers each request with a beginning, then pours pieces."""
 
     def __init__(self, beginning: bytes, piece: bytes) -> None:
@@ -114,8 +114,8 @@ class Pod:
 
 
 @contextmanager
-def pods(count: int, beginning: bytes, piece: bytes) -> Iterator[list[Pod]]:
-    there = [Pod(beginning, piece) for _ in range(count)]
+def pods(count: int, beginning: bytes, piece: bytes) -> Iterator[list[PouringPod]]:
+    there = [PouringPod(beginning, piece) for _ in range(count)]
     try:
         yield there
     finally:
@@ -146,7 +146,7 @@ async def test_a_flood_holds_neither_the_loop_nor_memory(
 ) -> None:
     most, bodies = 0, BodyBudget()
 
-    async def scrape(pod: Pod) -> None:
+    async def scrape(pod: PouringPod) -> None:
         # what follows an answer may come before its end is noticed
         refused = suppress(ScrapeError) if beginning is ANSWER else pytest.raises(ScrapeError)
         with refused, closing(bodies.open("hostile")) as body:

@@ -8,7 +8,7 @@ import ssl
 import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +22,8 @@ from adapter.scrape.connections import HEADER_BYTES, HEADERS_TAKEN
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from fastpath_sandbox.listener import Listener
 from tests.scrape.wire import ACCESS, Scraping, WirePod
+from tests.support.answering import AnsweringServer
 from tests.support.clock import FakeClock
 from tests.support.scraping import LoneScraper
 from tests.support.tls import Authority
@@ -34,22 +34,20 @@ BODY = b"# TYPE x gauge\nx 1\n"
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class Pod:
-    """A pod on loopback: answers as `handle` says and remembers the requests."""
+class AnsweringPod(AnsweringServer):
+    """A pod that answers as `handle` says."""
 
     def __init__(self, handle: Handler, tls: ssl.SSLContext | None = None) -> None:
-        self.requests: list[web.BaseRequest] = []
+        super().__init__(tls=tls)
         self.connections: set[object] = set()
-        self.listener = Listener(self._handle, "127.0.0.1", 0, tls)
-        self._answer = handle
+        self._handle = handle
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.requests.append(request)
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self.connections.add(request.transport)
-        return await self._answer(request)
+        return await self._handle(request)
 
     def endpoint(self, access: Access = ACCESS, namespace: str = "shop") -> ScrapeEndpoint:
-        return ScrapeEndpoint(namespace, "127.0.0.1", int(self.listener.address.rpartition(":")[2]), access)
+        return ScrapeEndpoint(namespace, "127.0.0.1", self.port, access)
 
 
 def reply(body: bytes = BODY, status: int = 200, **headers: str) -> Handler:
@@ -58,16 +56,6 @@ def reply(body: bytes = BODY, status: int = 200, **headers: str) -> Handler:
         return web.Response(body=body, status=status, headers=named)
 
     return answer
-
-
-@asynccontextmanager
-async def pod(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Pod]:
-    made = Pod(handle, tls)
-    await made.listener.start()
-    try:
-        yield made
-    finally:
-        await made.listener.stop()
 
 
 @pytest.fixture
@@ -81,7 +69,7 @@ async def scraping(tmp_path: Path) -> AsyncIterator[Scraping]:
 
 
 async def test_what_is_sent_and_what_comes_back(scraping: Scraping) -> None:
-    async with pod(reply(Content_Type="text/plain; version=0.0.4")) as there:
+    async with AnsweringPod(reply(Content_Type="text/plain; version=0.0.4")) as there:
         access = replace(ACCESS, path="/deep/metrics?name%5B%5D=x")
 
         assert await scraping.scraper.fetch(there.endpoint(access)) == ScrapedBody(BODY, openmetrics=False)
@@ -94,21 +82,23 @@ async def test_what_is_sent_and_what_comes_back(scraping: Scraping) -> None:
 
 
 async def test_openmetrics_is_known_by_its_type(scraping: Scraping) -> None:
-    async with pod(reply(Content_Type="application/openmetrics-text; version=1.0.0; charset=utf-8")) as there:
+    async with AnsweringPod(
+        reply(Content_Type="application/openmetrics-text; version=1.0.0; charset=utf-8")
+    ) as there:
         assert (await scraping.scraper.fetch(there.endpoint())).openmetrics
 
 
 async def test_a_connection_closed_while_idle_is_no_failure(scraping: Scraping) -> None:
-    async with pod(reply()) as there:
+    async with AnsweringPod(reply()) as there:
         await scraping.scraper.fetch(there.endpoint())
-        await there.listener.down()
-        await there.listener.up()
+        await there.down()
+        await there.up()
 
         assert await scraping.content(there.endpoint()) == BODY
 
 
 async def test_cookies_are_neither_kept_nor_sent(scraping: Scraping) -> None:
-    async with pod(reply(Set_Cookie="a=b")) as there:
+    async with AnsweringPod(reply(Set_Cookie="a=b")) as there:
         for _ in range(2):
             await scraping.scraper.fetch(there.endpoint())
 
@@ -116,9 +106,9 @@ async def test_cookies_are_neither_kept_nor_sent(scraping: Scraping) -> None:
 
 
 async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with pod(reply(b"proxy")) as proxy, pod(reply()) as there:
+    async with AnsweringPod(reply(b"proxy")) as proxy, AnsweringPod(reply()) as there:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, proxy.listener.url)
+            monkeypatch.setenv(name, proxy.url)
 
         assert await scraping.content(there.endpoint()) == BODY
         assert proxy.requests == []
@@ -130,8 +120,8 @@ async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.M
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_redirects_are_not_followed(scraping: Scraping, status: int) -> None:
     async with (
-        pod(reply()) as other,
-        pod(reply(b"", status, Location=f"{other.listener.url}/metrics")) as there,
+        AnsweringPod(reply()) as other,
+        AnsweringPod(reply(b"", status, Location=f"{other.url}/metrics")) as there,
     ):
         refusal = await scraping.refusal(there.endpoint())
 
@@ -141,13 +131,13 @@ async def test_redirects_are_not_followed(scraping: Scraping, status: int) -> No
 
 @pytest.mark.parametrize("status", [204, 401, 404, 500, 503])
 async def test_another_status_is_a_failure(scraping: Scraping, status: int) -> None:
-    async with pod(reply(b"", status)) as there:
+    async with AnsweringPod(reply(b"", status)) as there:
         assert await scraping.refusal(there.endpoint()) == ("status", f"HTTP status {status}")
 
 
 async def test_connection_refused(scraping: Scraping) -> None:
-    async with pod(reply()) as there:
-        await there.listener.down()
+    async with AnsweringPod(reply()) as there:
+        await there.down()
 
         refusal = await scraping.refusal(there.endpoint())
         assert refusal == ("unreachable", "Connection refused")
@@ -163,7 +153,7 @@ async def test_too_slow(scraping: Scraping, part: str) -> None:
         await asyncio.Event().wait()
         raise AssertionError("nothing sets the event")
 
-    async with pod(stall) as there:
+    async with AnsweringPod(stall) as there:
         refusal = await scraping.refusal(there.endpoint(replace(ACCESS, timeout=0.1)))
         assert refusal == ("timeout", "no answer in 0.1 s")
 
@@ -208,7 +198,7 @@ async def test_only_addresses_of_pods_are_asked(scraping: Scraping, address: str
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1"])
 async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
-    async with pod(reply()) as there:
+    async with AnsweringPod(reply()) as there:
         clock = FakeClock()
         monitoring = Monitoring()
         problems = SourceProblems(clock, ProblemLog(monitoring, clock))
@@ -241,7 +231,7 @@ async def chunked(body: bytes, request: web.BaseRequest, **headers: str) -> web.
 async def test_bytes_are_bounded(scraping: Scraping, *, length_is_said: bool, size: int, good: bool) -> None:
     body = b"#" * size
     handle = reply(body) if length_is_said else lambda request: chunked(body, request)
-    async with pod(handle) as there:
+    async with AnsweringPod(handle) as there:
         if good:
             assert await scraping.content(there.endpoint(SMALL)) == body
         else:
@@ -250,7 +240,7 @@ async def test_bytes_are_bounded(scraping: Scraping, *, length_is_said: bool, si
 
 
 async def test_lines_are_bounded(scraping: Scraping) -> None:
-    async with pod(reply(b"\n" * 10)) as good, pod(reply(b"\n" * 11)) as bad:
+    async with AnsweringPod(reply(b"\n" * 10)) as good, AnsweringPod(reply(b"\n" * 11)) as bad:
         assert await scraping.content(good.endpoint(SMALL)) == b"\n" * 10
         assert await scraping.refusal(bad.endpoint(SMALL)) == ("size", "the body has more than 10 lines")
 
@@ -259,7 +249,7 @@ async def test_a_zipped_body_is_unzipped_in_small_parts_between_which_other_work
     scraping: Scraping,
 ) -> None:
     body = b"# some comment that is the same in every line\n" * 40_000
-    async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
+    async with AnsweringPod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
         async with other_work() as turns:
             assert (
                 await scraping.scraper.fetch(there.endpoint(replace(ACCESS, max_bytes=len(body))))
@@ -270,7 +260,7 @@ async def test_a_zipped_body_is_unzipped_in_small_parts_between_which_other_work
 @pytest.mark.parametrize("size", [256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 512 * 1024])
 async def test_a_zipped_body_may_end_with_a_part(scraping: Scraping, size: int) -> None:
     body = b"#" * size
-    async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
+    async with AnsweringPod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
         assert await scraping.content(there.endpoint()) == body
 
 
@@ -283,14 +273,14 @@ async def test_the_head_of_an_answer_is_bounded(scraping: Scraping, headers: dic
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=BODY, headers=headers)
 
-    async with pod(answer) as there:
+    async with AnsweringPod(answer) as there:
         kind, _ = await scraping.refusal(there.endpoint())
         assert kind == "status"
 
 
 async def test_a_body_is_charged_as_it_arrives_and_fails_if_it_exceeds_the_budget(scraping: Scraping) -> None:
     bodies = BodyBudget(3000, 2000)
-    async with pod(reply(BODY * 50)) as good, pod(reply(b"#" * 2001)) as bad:
+    async with AnsweringPod(reply(BODY * 50)) as good, AnsweringPod(reply(b"#" * 2001)) as bad:
         with closing(bodies.open("shop")) as buffer:
             assert await scraping.content(good.endpoint(), buffer) == BODY * 50
             assert bodies.size == len(BODY * 50)
@@ -309,7 +299,7 @@ ENDLESS = zlib.compressobj(wbits=zlib.MAX_WBITS | 16).flush()[:10] + b"\x00\x00\
 async def test_both_sides_of_a_zipped_body_are_bounded(scraping: Scraping, body: bytes) -> None:
     assert len(BOMB) < 50_000
     assert zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(ENDLESS) == b""
-    async with pod(lambda request: chunked(body, request, **{"Content-Encoding": "gzip"})) as there:
+    async with AnsweringPod(lambda request: chunked(body, request, **{"Content-Encoding": "gzip"})) as there:
         refusal = await scraping.refusal(there.endpoint(replace(ACCESS, max_bytes=60_000)))
         assert refusal == ("size", "the body is larger than 60000 bytes")
 
@@ -348,7 +338,7 @@ async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
 async def test_a_body_that_is_not_encoded_as_it_says(
     scraping: Scraping, body: bytes, encoding: str, said: str
 ) -> None:
-    async with pod(reply(body, Content_Encoding=encoding)) as there:
+    async with AnsweringPod(reply(body, Content_Encoding=encoding)) as there:
         assert await scraping.refusal(there.endpoint()) == ("decode", said)
 
 
@@ -362,7 +352,7 @@ def with_token(path: Path, *namespaces: str) -> Access:
 async def test_a_token_goes_to_the_listed_namespaces_only(scraping: Scraping, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     access = with_token(tmp_path / "token", "shop")
-    async with pod(reply()) as there:
+    async with AnsweringPod(reply()) as there:
         await scraping.scraper.fetch(there.endpoint(access, "shop"))
         await scraping.scraper.fetch(there.endpoint(access, "elsewhere"))
         await scraping.scraper.fetch(there.endpoint(ACCESS, "shop"))
@@ -379,7 +369,7 @@ async def test_a_token_is_read_again_when_it_changes(scraping: Scraping, tmp_pat
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=next(statuses))
 
-    async with pod(answer) as there:
+    async with AnsweringPod(answer) as there:
         await scraping.scraper.fetch(there.endpoint(access))
         (tmp_path / "token").write_text("newer")
         await scraping.refusal(there.endpoint(access))
@@ -395,7 +385,7 @@ async def test_an_invalid_token_is_a_failure_and_nothing_is_sent(
 ) -> None:
     if content is not None:
         (tmp_path / "token").write_text(content)
-    async with pod(reply()) as there:
+    async with AnsweringPod(reply()) as there:
         kind, said = await scraping.refusal(there.endpoint(with_token(tmp_path / "token", "shop")))
 
         assert kind == "credentials"
@@ -411,7 +401,7 @@ async def test_our_own_token_is_never_sent(scraping: Scraping, tmp_path: Path) -
     linked.symlink_to(own)
     copied = tmp_path / "copy"
     copied.write_text("our-own")
-    async with pod(reply()) as there:
+    async with AnsweringPod(reply()) as there:
         for path in (own, linked):
             refusal = await scraping.refusal(there.endpoint(with_token(path, "shop")))
             text = f"{path} is our own service account token, which is never sent to pods"
@@ -426,7 +416,7 @@ async def test_our_own_token_is_never_sent(scraping: Scraping, tmp_path: Path) -
 async def test_without_a_service_account_any_token_is_another(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
     made = Scraping(tmp_path / "absent")
-    async with made.scraper, pod(reply()) as there:
+    async with made.scraper, AnsweringPod(reply()) as there:
         await made.scraper.fetch(there.endpoint(with_token(tmp_path / "token", "shop")))
 
         assert there.requests[0].headers["Authorization"] == "Bearer secret"
@@ -441,7 +431,10 @@ def secure(**tls: object) -> Access:
 
 async def test_a_certificate_is_checked(scraping: Scraping, authority: Authority, tmp_path: Path) -> None:
     by_name = authority.server_context(authority.issue("pods.example"))
-    async with pod(reply(), authority.server_context()) as by_address, pod(reply(), by_name) as named:
+    async with (
+        AnsweringPod(reply(), authority.server_context()) as by_address,
+        AnsweringPod(reply(), by_name) as named,
+    ):
         trusted = secure(ca_file=str(authority.file))
         assert await scraping.content(by_address.endpoint(trusted)) == BODY
         with_name = secure(ca_file=str(authority.file), server_name="pods.example")
@@ -457,7 +450,7 @@ async def test_a_certificate_is_checked(scraping: Scraping, authority: Authority
 async def test_authorities_are_read_again(scraping: Scraping, authority: Authority, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     access = secure(ca_file=str(file))
-    async with pod(reply(), authority.server_context()) as there:
+    async with AnsweringPod(reply(), authority.server_context()) as there:
         kind, said = await scraping.refusal(there.endpoint(access))
         assert (kind, said.partition(":")[0]) == ("credentials", "scrape.tls.caFile")
         assert os.strerror(errno.ENOENT) in said
@@ -480,7 +473,7 @@ async def test_a_ca_file_is_read_once_for_all_waiting_scrapes(
         threads.append(threading.get_ident())
         return create(cafile=cafile)
 
-    async with pod(reply(), authority.server_context()) as there:
+    async with AnsweringPod(reply(), authority.server_context()) as there:
         monkeypatch.setattr(ssl, "create_default_context", count)
         endpoint = there.endpoint(secure(ca_file=str(file)))
         for number in (1, 2):
@@ -497,7 +490,7 @@ async def test_the_authorities_of_the_system_are_read_again(
     file = tmp_path / "system.crt"
     file.write_text("")
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    async with pod(reply(), authority.server_context()) as there:
+    async with AnsweringPod(reply(), authority.server_context()) as there:
         assert (await scraping.refusal(there.endpoint(secure())))[0] == "unreachable"
         file.write_bytes(authority.file.read_bytes())
         scraping.clock.advance(61)
@@ -510,7 +503,7 @@ async def test_the_problem_of_a_ca_file_ends(
 ) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(authority.file.read_bytes())
-    async with pod(reply(), authority.server_context()) as there:
+    async with AnsweringPod(reply(), authority.server_context()) as there:
         endpoint = there.endpoint(secure(ca_file=str(file)))
         await scraping.scraper.fetch(endpoint)
         file.write_text("broken")
@@ -532,7 +525,7 @@ async def test_connections_stay_while_the_authorities_do(
 ) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(authority.file.read_bytes())
-    async with pod(reply(), authority.server_context()) as there:
+    async with AnsweringPod(reply(), authority.server_context()) as there:
         endpoint = there.endpoint(secure(ca_file=str(file)))
         for _ in range(3):
             await scraping.scraper.fetch(endpoint)

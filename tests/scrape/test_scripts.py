@@ -25,7 +25,7 @@ from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from tests.scrape.scenes import read, rules, scraping
-from tests.support.world import FakePod, Outcome, World, custom_question, external_question, vector
+from tests.support.world import FakePod, Outcome, RulesWorld, custom_question, external_question, vector
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").iterdir())
 PODS = {name: FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
@@ -65,7 +65,7 @@ def prometheus(settings: dict[str, Any], now: Callable[[], float]) -> Callable[[
 class Script:
     """A world, and what is said of it."""
 
-    def __init__(self, here: World, *, is_service: bool) -> None:
+    def __init__(self, here: RulesWorld, *, is_service: bool) -> None:
         self.here = here
         self.is_service = is_service
         self.ready: dict[str, float] = {}

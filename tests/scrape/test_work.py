@@ -15,16 +15,16 @@ from adapter.scrape.schedule import TURN_SECONDS
 from adapter.scrape.targets import ScrapedAnswer
 from tests.scrape import scenes
 from tests.scrape.scenes import IDS, churning, queues, reason, scrape_at_once, target
-from tests.support.clock import FakeClock
+from tests.support.clock import TickingClock
 from tests.support.waiting import until
-from tests.support.world import FakePod, World, custom_question, vector
+from tests.support.world import FakePod, RulesWorld, custom_question, vector
 
 GOOD, BAD, WORSE = FakePod("good", "10.0.0.1"), FakePod("bad", "10.0.0.2"), FakePod("worse", "10.0.0.3")
 GOOD_BODY = 'depth{queue="a"} 3\ndepth{queue="b"} 4\nhits 1\n'
 
 
 @asynccontextmanager
-async def scraping(**settings: Any) -> AsyncIterator[World]:
+async def scraping(**settings: Any) -> AsyncIterator[RulesWorld]:
     async with scenes.scraping(**settings) as here:
         here.scraped.want("good/x", "good", ["depth", "hits"], [GOOD])
         here.scraped.want("bad/x", "bad", ["depth", "hits"], [BAD, WORSE])
@@ -32,7 +32,7 @@ async def scraping(**settings: Any) -> AsyncIterator[World]:
         yield here
 
 
-async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
+async def step(here: RulesWorld, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
     """Scrape a little later; `body` is what the bad pod shows then, "" for what it showed before."""
     if body:
         here.reader.bodies[BAD.ip] = body
@@ -40,27 +40,14 @@ async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") 
     await scrape_at_once(here)
 
 
-def read(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> ScrapedAnswer:
+def read(
+    here: RulesWorld, namespace: str, name: str, metric: str = "depth", selector: str = ""
+) -> ScrapedAnswer:
     return scenes.read(here, metric, name, namespace=namespace, selector=selector)
 
 
-def value(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> float:
+def value(here: RulesWorld, namespace: str, name: str, metric: str = "depth", selector: str = "") -> float:
     return read(here, namespace, name, metric, selector).values[name].value
-
-
-class TickingClock(FakeClock):
-    """A clock that passes some time each time it is read."""
-
-    tick = 0.0
-
-    def monotonic(self) -> float:
-        self.advance(self.tick)
-        return super().monotonic()
-
-
-def tick(here: World, seconds: float) -> None:
-    assert isinstance(here.clock, TickingClock)
-    here.clock.tick = seconds
 
 
 # --- too much is an absence, and never a part of a sum --------------------------------------------
@@ -167,8 +154,7 @@ async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(targets, "KEPT_BYTES", 600_000)
-    async with scraping(clock=TickingClock()) as here:
-        tick(here, TURN_SECONDS)
+    async with scraping(clock=TickingClock(TURN_SECONDS)) as here:
         here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
         here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
         worse, lost_while_busy = target(here, "bad", "worse"), False
@@ -230,8 +216,7 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
 
 
 async def test_large_bodies_are_processed_in_turns_between_which_the_loop_is_free() -> None:
-    async with scraping(clock=TickingClock()) as here:
-        tick(here, TURN_SECONDS)
+    async with scraping(clock=TickingClock(TURN_SECONDS)) as here:
         here.reader.bodies |= {BAD.ip: churning("depth", 600, 20), WORSE.ip: churning("depth", 600, 20)}
         turns = good_after = 0
         running = asyncio.ensure_future(scrape_at_once(here))
@@ -258,11 +243,11 @@ async def test_the_time_to_parse_a_failed_answer_counts_for_its_pod() -> None:
 
 
 async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_and_that_is_said() -> None:
-    async with scraping(clock=TickingClock()) as here:
-        tick(here, 0.03)
+    clock = TickingClock(0.03)
+    async with scraping(clock=clock) as here:
         for _ in range(2):
             await step(here, body=churning("depth", 600, 20))
-        tick(here, 0.0)
+        clock.tick = 0.0
         slowed = target(here, "bad", "bad").slowed
 
         assert slowed > 1

@@ -37,7 +37,7 @@ class Reachable(Protocol):
         ...
 
 
-class Answer(NamedTuple):
+class DecodedAnswer(NamedTuple):
     """Status and decoded body (text where it is not JSON)."""
 
     status: int
@@ -60,22 +60,22 @@ class RunningAdapter:
         self.context = context
         self._session = session
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str) -> DecodedAnswer:
         async with self._session.get(f"{self.url}{path}", ssl=self.context, headers=self.headers) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"
-            return Answer(response.status, json.loads(text) if is_json else text)
+            return DecodedAnswer(response.status, json.loads(text) if is_json else text)
 
-    async def pods(self, namespace: str, metric: str, selector: str = "") -> Answer:
+    async def pods(self, namespace: str, metric: str, selector: str = "") -> DecodedAnswer:
         """Ask as an autoscaler does for a Pods metric."""
         query = f"?labelSelector={quote(selector)}" if selector else ""
         return await self.get(
             f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}{query}"
         )
 
-    async def wait_for(self, path: str, accept: Any, seconds: float = 20.0) -> Answer:
+    async def wait_for(self, path: str, accept: Any, seconds: float = 20.0) -> DecodedAnswer:
         """Ask until `accept(answer)` holds; fails with the last answer."""
-        answer = Answer(0, None)
+        answer = DecodedAnswer(0, None)
         try:
             async with limited(seconds):
                 while True:

@@ -31,6 +31,18 @@ class FakeClock:
         self._wall = wall
 
 
+class TickingClock(FakeClock):
+    """Passes some time each time that it is read."""
+
+    def __init__(self, tick: float = 0.0) -> None:
+        super().__init__()
+        self.tick = tick
+
+    def monotonic(self) -> float:
+        self.advance(self.tick)
+        return super().monotonic()
+
+
 class LoopClock:
     """Both readings follow the event loop's time. `shift` is how far the time of day was set."""
 

@@ -61,7 +61,7 @@ class HandClock:
         return self.seconds
 
 
-class Server:
+class HandServer:
     """Scales as an API server has them, and as the caches show them."""
 
     def __init__(self) -> None:
@@ -158,10 +158,29 @@ class Server:
         """Forget an autoscaler."""
 
 
+class WatchedServer(HandServer):
+    """Has each write looked at when it is sent, and when it has landed, with an answer or without."""
+
+    def __init__(
+        self, sent: Callable[[ScaleTarget, int], None], landed: Callable[[int], None] = lambda _: None
+    ) -> None:
+        super().__init__()
+        self._sent, self._landed = sent, landed
+
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
+        self._sent(target, replicas)
+        before = len(self.writes)
+        try:
+            return await super().put_scale(target, replicas)
+        finally:
+            if len(self.writes) > before:
+                self._landed(replicas)
+
+
 class HandFollowed:
     """One scale as the caches show it."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: HandServer, name: str) -> None:
         self._server = server
         self._name = name
 
@@ -316,7 +335,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.server = Server()
+        self.server = HandServer()
         self.pods = HandPods()
         self.sources = HandSources()
         self.rivals = HandRivals()

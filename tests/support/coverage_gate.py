@@ -32,10 +32,10 @@ _HEADING = "decision code that no test reaches"
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """Begin to measure: the first of a plugin's hooks, before any conftest.py is imported."""
-    pluginmanager.register(Gate(), "coverage gate of this process")
+    pluginmanager.register(CoverageGate(), "coverage gate of this process")
 
 
-class Gate:
+class CoverageGate:
     """What one process, be it a worker, the controller or the only one, has measured."""
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class DefectError(Exception):
 
 
 @dataclass(frozen=True)
-class Change:
+class Replacement:
     """Lines of a file, and what they become."""
 
     path: str
@@ -62,7 +62,7 @@ class Defect:
     origin: str
     found_by: str | None
     tests: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[Replacement, ...]
 
 
 def parse(package: str, text: str) -> tuple[Defect, ...]:
@@ -94,7 +94,7 @@ def parse_defect(package: str, block: str, tests: tuple[str, ...]) -> Defect:
     if "from" not in facts or not any(line[0] != " " for _, hunk in hunks for line in hunk):
         raise DefectError(f"{package}.diff: {name}: `from:` and a changed line are needed")
     changes = tuple(
-        Change(
+        Replacement(
             path,
             "".join(f"{line[1:]}\n" for line in hunk if line[0] != "+"),
             "".join(f"{line[1:]}\n" for line in hunk if line[0] != "-"),
@@ -146,7 +146,7 @@ def write(texts: dict[Path, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DefectOutcome:
     """What the tests said to a defect: the one that failed, or None."""
 
     defect: Defect
@@ -167,7 +167,7 @@ class Copy:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
 
-    def seed(self, defect: Defect, *, known_only: bool = False) -> Outcome:
+    def seed(self, defect: Defect, *, known_only: bool = False) -> DefectOutcome:
         """Apply a defect, run its tests until one fails, and take it back. `known_only` is about `found:`."""
         texts = changed(defect, self._folder)
         before = {path: path.read_text() for path in texts}
@@ -179,7 +179,7 @@ class Copy:
                 found_by = self.failing(defect.tests)
         finally:
             write(before)
-        return Outcome(defect, found_by, time.monotonic() - begun)  # noqa: TID251
+        return DefectOutcome(defect, found_by, time.monotonic() - begun)  # noqa: TID251
 
     def failing(self, tests: Sequence[str]) -> str | None:
         """Run tests, and return the first that fails; of its parameters only the case of a transcript."""
@@ -220,14 +220,14 @@ def failing_without(defects: Sequence[Defect]) -> str | None:
         return Copy(Path(folder)).failing(known) if known else None
 
 
-def seed_all(defects: Sequence[Defect], jobs: int, *, known_only: bool = False) -> Iterator[Outcome]:
+def seed_all(defects: Sequence[Defect], jobs: int, *, known_only: bool = False) -> Iterator[DefectOutcome]:
     """Seed defects in several copies at a time; the outcomes come as they are known."""
     with tempfile.TemporaryDirectory(prefix="defects-") as folder, ThreadPoolExecutor(jobs) as threads:
         copies: SimpleQueue[Copy] = SimpleQueue()
         for number in range(jobs):
             copies.put(Copy(Path(folder, str(number))))
 
-        def seed(defect: Defect) -> Outcome:
+        def seed(defect: Defect) -> DefectOutcome:
             copy = copies.get()
             try:
                 return copy.seed(defect, known_only=known_only)
@@ -246,7 +246,7 @@ def sample(defects: Sequence[Defect], count: int, seed: str) -> list[Defect]:
     return random.Random(number).sample(known, min(count, len(known)))
 
 
-def record(outcome: Outcome) -> None:
+def record(outcome: DefectOutcome) -> None:
     """Write the test that found a defect into its file; a known one stays until another finds it."""
     defect = outcome.defect
     if "::" not in (outcome.found_by or ""):

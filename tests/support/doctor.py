@@ -1,15 +1,12 @@
 """What tests of `fastpath doctor` put into a cluster, and the command as they run it."""
 
-import asyncio
 import base64
-import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from adapter.cli import main
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
@@ -20,6 +17,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.doctor.hops import BoostOffer, Facts
 from fastpath_tools.live.facts import Leaders, Period, Unread
+from tests.support.verbs import Verb
 
 REQUESTS: dict[str, Any] = {
     "type": "Pods",
@@ -94,33 +92,14 @@ def register(cluster: Cluster, name: str, service: dict[str, Any], authority: by
     )
 
 
-class Finished(NamedTuple):
-    """What a run came to."""
-
-    status: int
-    out: str
-    err: str
-
-    def hops(self) -> dict[str, Any]:
-        """Return the hops of a JSON document by name; of several metrics the last one's."""
-        found = json.loads(self.out)
-        metrics = (hop for each in found["metrics"] for hop in each["hops"])
-        return {each["hop"]: each for each in (*found["before"], *metrics, *found["after"])}
-
-
-class Doctor:
-    """Runs the command in a thread, beside the cluster."""
+class Doctor(Verb):
+    """Runs `fastpath doctor`."""
 
     def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._kubeconfig = kubeconfig
-        self._capsys = capsys
-
-    async def __call__(self, *arguments: str) -> Finished:
-        self._capsys.readouterr()
-        command = ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
-        status = await asyncio.to_thread(main.main, command)
-        return Finished(status, *self._capsys.readouterr())
+        super().__init__("doctor", kubeconfig, capsys)
 
     async def hops(self, *arguments: str) -> dict[str, Any]:
-        """Return the hops of shop/web by name."""
-        return (await self("shop/web", "-o", "json", *arguments)).hops()
+        """Return the hops of shop/web by name; of several metrics the last one's."""
+        found = (await self("shop/web", "-o", "json", *arguments)).document
+        metrics = (hop for each in found["metrics"] for hop in each["hops"])
+        return {each["hop"]: each for each in (*found["before"], *metrics, *found["after"])}

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
-from tests.support.slices import Process, World
+from tests.support.slices import Process, SliceWorld
 
 HAND_OVER = 1.5
 """Seconds from the release of a slice until another process owns it."""
@@ -73,7 +73,7 @@ class _Spell:
 class History:
     """What happens in a `world`."""
 
-    def __init__(self, world: World, most: int) -> None:
+    def __init__(self, world: SliceWorld, most: int) -> None:
         self.world = world
         self.most = most
         """The largest number of processes at once."""
@@ -348,7 +348,7 @@ STEPS: st.SearchStrategy[Sequence[Step]] = st.lists(st.tuples(_PAUSES, FAULTS), 
 def live_through(
     seed: int, members: int, most: int, steps: Sequence[Step], kind: type[History] = History
 ) -> History:
-    world = World(seed, _MONITORING)
+    world = SliceWorld(seed, _MONITORING)
     history = kind(world, most)
     try:
         for _ in range(members):

@@ -1,6 +1,6 @@
 """Autoscalers, pods and syncs for tests of decisions: short to write, complete to decide on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -170,6 +170,36 @@ def remembered(
         tuple(ScaleEvent(change, at(age)) for change, age in ups),
         tuple(ScaleEvent(change, at(age)) for change, age in downs),
     )
+
+
+class StartingPods:
+    """Pods by when they were made, and for how long each starts, in seconds after NOW."""
+
+    def __init__(self, count: int, startup: Callable[[], float]) -> None:
+        self.made: list[tuple[float, float]] = [(-10_000.0, 0.0)] * count
+        self._startup = startup
+
+    def ready(self, second: int) -> int:
+        return sum(second >= made + startup for made, startup in self.made)
+
+    def scale(self, replicas: int, second: int) -> None:
+        more = replicas - len(self.made)
+        self.made = self.made[:replicas] + [(float(second), self._startup()) for _ in range(more)]
+
+    def created(self, made: int, startup: float, second: int) -> int:
+        return made
+
+    def pods(self, second: int) -> list[PodFacts]:
+        return [
+            PodFacts(
+                f"web-{number}",
+                "Running" if second >= made + startup else "Pending",
+                ready="True" if second >= made + startup else "False",
+                ready_since=NOW + round((made + startup) * SECOND),
+                created=NOW + self.created(int(made), startup, second) * SECOND,
+            )
+            for number, (made, startup) in enumerate(self.made)
+        ]
 
 
 def conditions_of(decision: Decision) -> dict[str, tuple[str, str]]:

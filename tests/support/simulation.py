@@ -1,8 +1,7 @@
 """Autoscalers and loads for tests of simulations."""
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from fastpath_forecast.simulate import load
@@ -59,16 +58,3 @@ spec:
     pods: {metric: {name: requests}, target: {type: AverageValue, averageValue: "10"}}
 """
 STEP = "seconds,load\n0,20\n60,120\n600,40\n1199,40\n"
-
-
-class Printed(NamedTuple):
-    """What the verb came to."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """The JSON that it printed."""
-        return json.loads(self.out)

@@ -120,7 +120,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
         return due
 
 
-class Change(NamedTuple):
+class LeaseChange(NamedTuple):
     at: float
     version: int
     name: str
@@ -128,7 +128,7 @@ class Change(NamedTuple):
     after: Document | None
 
 
-class World:
+class SliceWorld:
     """The API servers and all processes. To declare metrics takes longer than much of what happens here, so
     the processes may have the same.
     """
@@ -139,7 +139,7 @@ class World:
         self.dice = random.Random(seed)
         self.monitoring = monitoring
         self.leases: dict[str, Document] = {}
-        self.log: list[Change] = []
+        self.log: list[LeaseChange] = []
         self.processes: list[Process] = []
         self.writers: defaultdict[int, list[tuple[Process, Fence]]] = defaultdict(list)
         """Those that work on a slice, each with its fence. What a process that was killed has sent may land
@@ -166,7 +166,7 @@ class World:
         self._version = 0
         self._shown: dict[tuple[int, str], WatchEvent[Any] | None] = {}
         """The events of changes by version and name of scalers, None where no watch has one."""
-        self._watches: list[Watch] = []
+        self._watches: list[LateWatch] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -243,7 +243,7 @@ class World:
             }
             document = document | {"metadata": metadata}
             self.leases[name] = document
-        change = Change(self.now, self._version, name, before, document)
+        change = LeaseChange(self.now, self._version, name, before, document)
         self.log.append(change)
         for watch in self._watches:
             watch.report(change)
@@ -321,7 +321,7 @@ class World:
         for watch in self._watches:
             watch.end()
 
-    def show(self, change: Change, source: ListWatch[Any], name: str) -> WatchEvent[Any] | None:
+    def show(self, change: LeaseChange, source: ListWatch[Any], name: str) -> WatchEvent[Any] | None:
         """Return the event of a change, None if it does not concern a watch."""
         if (change.version, name) not in self._shown:
             before, after = (
@@ -337,10 +337,10 @@ class World:
             self._shown[change.version, name] = event
         return self._shown[change.version, name]
 
-    def watch(self, watch: "Watch") -> None:
+    def watch(self, watch: "LateWatch") -> None:
         self._watches.append(watch)
 
-    def unwatch(self, watch: "Watch") -> None:
+    def unwatch(self, watch: "LateWatch") -> None:
         self._watches.remove(watch)
 
     # -- processes -------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class Process:
     """A scaler. `mode` says how its requests fare, see `_Client`."""
 
     def __init__(
-        self, world: World, name: str, settings: MemberSettings, prepare: Prepare | None = None
+        self, world: SliceWorld, name: str, settings: MemberSettings, prepare: Prepare | None = None
     ) -> None:
         self.world = world
         self.identity = f"{name}_{len(world.processes)}"
@@ -584,7 +584,7 @@ class _Client:
         self, source: ListWatch[Any], *, resource_version: str, duration: float, silence: float
     ) -> AsyncIterator[AsyncIterator[list[WatchEvent[Any]]]]:
         world, process = self._process.world, self._process
-        watch = Watch(process, source, duration)
+        watch = LateWatch(process, source, duration)
 
         def begin() -> None:
             if int(resource_version) < world.compacted:
@@ -655,7 +655,7 @@ def _settle(future: asyncio.Future[Any], result: object, error: KubernetesError 
         future.set_exception(error)
 
 
-class Watch:
+class LateWatch:
     """A watch at one of the API servers, which is behind by a time of its own."""
 
     def __init__(self, process: Process, source: ListWatch[Any], duration: float) -> None:
@@ -669,7 +669,7 @@ class Watch:
         self._reader: asyncio.Future[None] | None = None
         process.world.after(duration, self.end)
 
-    def report(self, change: Change) -> None:
+    def report(self, change: LeaseChange) -> None:
         event = self.process.world.show(change, self._source, self.process.installation)
         if event is not None:
             self._deliver(event)

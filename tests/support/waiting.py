@@ -15,6 +15,18 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
             await asyncio.sleep(0.005)
 
 
+class Pauses:
+    """A sleep that notes how long, and takes a hundredth of it, at most `longest`."""
+
+    def __init__(self, longest: float = 0.0) -> None:
+        self._longest = longest
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await asyncio.sleep(min(max(0.002, seconds / 100), self._longest))
+
+
 @contextlib.asynccontextmanager
 async def running(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
     """Run a coroutine beside the block, and cancel it at the end; its own exception fails the test."""

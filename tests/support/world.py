@@ -71,14 +71,18 @@ class FakeQuerier:
 
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         self.asked.append(promql)
-        await self.gate.wait()
-        outcome = self.answer(promql)
+        outcome = await self.wait(promql)
         if isinstance(outcome, PrometheusError):
             raise outcome
         if most is not None and len(outcome.samples) > most:
             raise PrometheusError("size", f"the answer has more than {most} samples")
         samples = [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
         return outcome._replace(samples=samples)
+
+    async def wait(self, promql: str) -> Outcome:
+        """Return the outcome of a query when it has come."""
+        await self.gate.wait()
+        return self.answer(promql)
 
 
 class FakeLister:
@@ -219,7 +223,7 @@ class FakePod(NamedTuple):
     ready_since: int = NEVER
 
 
-class World:
+class RulesWorld:
     """Everything a question passes through, and the fakes at its ends; see `world`."""
 
     def __init__(
@@ -288,12 +292,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(rules: str | Ruleset, *, attempted: bool = True, **ends: Any) -> AsyncIterator[World]:
+async def world(rules: str | Ruleset, *, attempted: bool = True, **ends: Any) -> AsyncIterator[RulesWorld]:
     """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`.
 
-    `ends` are those of `World`. The clock is a `FakeClock` unless another is given.
+    `ends` are those of `RulesWorld`. The clock is a `FakeClock` unless another is given.
     """
-    made = World(**ends)
+    made = RulesWorld(**ends)
     await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
         relisting = asyncio.create_task(made.relister.run())

@@ -1,19 +1,33 @@
-"""For tests of the scaler's writes: a `Writer` on the sandbox cluster, and a fence that a test shuts."""
+"""For tests of the scaler's writes: a `Writer` on the sandbox cluster, one by hand, and a fence to shut."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
 
 from adapter.compose.clock import SystemClock
 from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
 
 
-class Gate:
+class Sent(NamedTuple):
+    """A write that was sent."""
+
+    kind: WriteKind
+    method: str
+    path: str
+    document: dict[str, Any]
+    options: dict[str, Any]
+
+
+class HandFence:
     """A fence that is open until a test shuts it; `passes` is how many more checks it lets through, None for
     all, `left` the seconds it gives.
     """
@@ -30,12 +44,35 @@ class Gate:
         return self.left
 
 
+class HandWriter:
+    """A writer whose slots are free. Writes end once `ends` is set, and fail with `failure`."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.slots: list[tuple[object, ...]] = []
+        self.failure: Exception | None = None
+        self.under_way = 0
+        self.ends = asyncio.Event()
+        self.ends.set()
+
+    async def acquire(self, *slot: object) -> None:
+        self.slots.append(slot)
+
+    async def send(self, kind: WriteKind, method: str, path: str, content: bytes, **options: Any) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.under_way += 1
+        await self.ends.wait()
+        self.under_way -= 1
+        self.sent.append(Sent(kind, method, path, msgspec.json.decode(content), options))
+
+
 class Desk:
     """A writer and all that it was made of."""
 
     def __init__(self, cluster: Cluster, client: kubernetes.KubernetesClient, rate: float) -> None:
         self.cluster = cluster
-        self.gate = Gate()
+        self.gate = HandFence()
         self.clock = SystemClock()
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, self.clock)

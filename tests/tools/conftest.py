@@ -10,7 +10,7 @@ import pytest
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
 from fastpath_tools.live import scaler_access
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 
 @pytest.fixture

@@ -153,11 +153,11 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 def test_a_terminal_gets_indented_json(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Terminal(io.StringIO):
+    class TerminalOutput(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    terminal = Terminal()
+    terminal = TerminalOutput()
     monkeypatch.setattr(sys, "stdout", terminal)
 
     assert _run([_write(tmp_path / "a.yaml", _YAML)], capfd)[0] == 0

@@ -20,9 +20,11 @@ from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.ready_times import Outcome, PodStart
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.listener import Listener
 from fastpath_tools import explain
 from fastpath_tools.live import scaler_access
 from scripts.generate import crd
+from tests.support.answering import AnsweringServer, forward
 from tests.support.controller import Bench, fpa, shown_document
 from tests.support.processor import limited
 from tests.support.scaling import external_metric
@@ -112,31 +114,11 @@ def test_times_have_milliseconds() -> None:
     assert debug.moment(1_500_000_000) == "1970-01-01T00:00:01.500Z"
 
 
-class Scaler:
-    """Answers as a scaler does."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.body = b"{}"
-        self.asked: list[str] = []
-        self.tokens: list[str] = []
-        self.url = ""
-
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        self.asked.append(request.path)
-        self.tokens.append(request.headers.get("Authorization", ""))
-        return web.Response(status=self.status, body=self.body)
-
-
 @pytest.fixture
-async def scaler() -> AsyncIterator[Scaler]:
-    made = Scaler()
-    runner = web.ServerRunner(web.Server(made.handle))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+async def scaler() -> AsyncIterator[AnsweringServer]:
+    """Give a server that answers as a scaler does."""
+    async with AnsweringServer() as scaler:
+        yield scaler
 
 
 async def read(options: explain.ExplainOptions) -> dict[str, Any]:
@@ -147,23 +129,23 @@ async def ask(url: str) -> dict[str, Any]:
     return await read(parse(["shop/web", f"--server={url}"]))
 
 
-async def test_a_server_is_asked(scaler: Scaler) -> None:
+async def test_a_server_is_asked(scaler: AnsweringServer) -> None:
     scaler.body = encode(await shown())
 
     document = await ask(scaler.url + "/")
 
-    assert scaler.asked == ["/debug/fastpath/autoscalers/shop/web"]
+    assert scaler.paths == ["/debug/fastpath/autoscalers/shop/web"]
     assert document["name"] == "web"
 
 
-async def test_a_refusal_is_one_sentence(scaler: Scaler) -> None:
+async def test_a_refusal_is_one_sentence(scaler: AnsweringServer) -> None:
     scaler.status, scaler.body = show(None, "shop", "web", "scaler-1")
 
     with pytest.raises(RunError, match="query Pod scaler-1"):
         await ask(scaler.url)
 
 
-async def test_what_is_no_scaler(scaler: Scaler) -> None:
+async def test_what_is_no_scaler(scaler: AnsweringServer) -> None:
     scaler.body = b"<html>"
 
     with pytest.raises(RunError, match="not a response of a Fastpath scaler"):
@@ -171,15 +153,11 @@ async def test_what_is_no_scaler(scaler: Scaler) -> None:
 
 
 @pytest.fixture
-async def secure(scaler: Scaler, authority: Authority) -> AsyncIterator[str]:
+async def secure(authority: Authority) -> AsyncIterator[str]:
     """Give the address of the scaler behind a certificate as `fastpath serve`'s, like a forwarded port."""
-    scaler.body = encode(await shown())
-    runner = web.ServerRunner(web.Server(scaler.handle))
-    await runner.setup()
     context = authority.server_context(authority.issue("fastpath.fastpath.svc"))
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    yield f"https://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    async with AnsweringServer(encode(await shown()), tls=context) as scaler:
+        yield scaler.url
 
 
 async def test_the_certificate_is_checked_for_the_name_that_is_given(
@@ -201,17 +179,14 @@ async def test_an_unknown_authority_names_the_flag(secure: str) -> None:
         await read(parse(["shop/web", f"--server={secure}"]))
 
 
-async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
+async def test_a_redirect_is_not_followed(scaler: AnsweringServer) -> None:
     async def away(_: web.BaseRequest) -> web.Response:
         raise web.HTTPFound(f"{scaler.url}/elsewhere")
 
-    runner = web.ServerRunner(web.Server(away))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    with pytest.raises(RunError, match="302: not a response of a Fastpath scaler"):
-        await ask(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    await runner.cleanup()
-    assert scaler.asked == []
+    async with Listener(away, "127.0.0.1", 0) as redirecting:
+        with pytest.raises(RunError, match="302: not a response of a Fastpath scaler"):
+            await ask(redirecting.url)
+    assert scaler.paths == []
 
 
 # --- the leader
@@ -236,7 +211,7 @@ def lease(cluster: Cluster, holder: str, name: str = SLICE) -> None:
 def kubectl(folder: Path, script: str) -> str:
     """Put a program of that name into a folder; return a PATH that begins with it."""
     program = folder / "kubectl"
-    program.write_text(f'#!/bin/sh\necho "$@" >{folder}/arguments\n{script}\n')
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return f"{folder}:/usr/bin:/bin"
 
@@ -244,11 +219,9 @@ def kubectl(folder: Path, script: str) -> str:
 @pytest.mark.integration
 @pytest.mark.timeout(30)
 async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
-    tmp_path: Path, scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scaler: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = scaler.url.rpartition(":")[2]
-    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{port} -> 10254'\nexec sleep 60")
-    monkeypatch.setenv("PATH", path)
+    calls = forward(tmp_path, monkeypatch, scaler)
     scaler.body = encode(await shown())
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
@@ -257,7 +230,7 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
         document = await read(options)
 
     assert document["name"] == "web"
-    assert (tmp_path / "arguments").read_text().split() == [
+    assert calls.read_text().split() == [
         f"--kubeconfig={kubeconfig}",
         "--context=sandbox",
         "port-forward",
@@ -279,13 +252,11 @@ CPU_USAGE: dict[str, Any] = {
 @pytest.mark.timeout(30)
 async def test_requests_that_count_while_a_resize_is_not_actuated(
     tmp_path: Path,
-    scaler: Scaler,
+    scaler: AnsweringServer,
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    port = scaler.url.rpartition(":")[2]
-    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{port} -> 10254'\nexec sleep 60")
-    monkeypatch.setenv("PATH", path)
+    forward(tmp_path, monkeypatch, scaler)
     document = await shown()
     of_container = CPU_USAGE | {"metric": "cpu container resource utilization (percentage of request)"}
     document["last"]["inputs"] = [CPU_USAGE, of_container]
@@ -334,13 +305,11 @@ def create_target(cluster: Cluster, kind: str = KIND) -> None:
 async def test_what_keeps_pods_from_getting_ready_comes_first(
     kind: str,
     tmp_path: Path,
-    scaler: Scaler,
+    scaler: AnsweringServer,
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    port = scaler.url.rpartition(":")[2]
-    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{port} -> 10254'\nexec sleep 60")
-    monkeypatch.setenv("PATH", path)
+    forward(tmp_path, monkeypatch, scaler)
     scaler.body = encode(await shown() | {"kind": kind})
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123", lease_of("default"))
@@ -401,7 +370,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
 
 
 async def test_the_whole_command_in_words_and_as_json(
-    scaler: Scaler, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    scaler: AnsweringServer, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     scaler.body = encode(await shown())
     (tmp_path / "token").write_text("secret\n")
@@ -411,4 +380,4 @@ async def test_the_whole_command_in_words_and_as_json(
     assert capsysbinary.readouterr().out.startswith(b"default/web (Auto) scales Deployment web\n")
     assert await asyncio.to_thread(explain.main, [*given, "-o", "json"]) == 0
     assert msgspec.json.decode(capsysbinary.readouterr().out)["name"] == "web"
-    assert scaler.tokens == ["Bearer secret"] * 2
+    assert [asked.headers["Authorization"] for asked in scaler.requests] == ["Bearer secret"] * 2

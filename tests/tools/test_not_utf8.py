@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 
 @pytest.mark.parametrize("verb", ["boost", "convert", "evaluate", "schedule"])

@@ -99,7 +99,7 @@ def minor_of(program: Path) -> int:
     return int(said.split(".")[1])  # Kubernetes v1.36.2
 
 
-class Server:
+class ServerProgram:
     """One server program with a port of its own, kept over restarts unless another program takes it.
 
     `command` gives the command line for a port, `is_ready` asks whether it serves there.
@@ -173,7 +173,7 @@ class Server:
             process.wait()
 
 
-def make_etcd(program: Path, directory: Path) -> Server:
+def make_etcd(program: Path, directory: Path) -> ServerProgram:
     """Return an etcd that keeps its data in `directory`."""
 
     def command(port: int) -> list[str]:
@@ -192,7 +192,7 @@ def make_etcd(program: Path, directory: Path) -> Server:
             with connection.getresponse() as response:
                 return response.status == 200 and b'"true"' in response.read()
 
-    return Server("etcd", directory, command, is_ready)
+    return ServerProgram("etcd", directory, command, is_ready)
 
 
 def can_shard(program: Path) -> bool:
@@ -202,7 +202,7 @@ def can_shard(program: Path) -> bool:
 
 def make_api_server(
     program: Path, directory: Path, authority: Authority, etcd_url: str, front_proxy: FrontProxy
-) -> Server:
+) -> ServerProgram:
     """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
     Pods need no service account: no controller makes one in each namespace. Its audit log has the writes
@@ -249,12 +249,12 @@ def make_api_server(
             f"--proxy-client-key-file={front_proxy.identity}",
         ]
 
-    return Server("kube-apiserver", directory, command, lambda port: _is_well(port, "/readyz", client))
+    return ServerProgram("kube-apiserver", directory, command, lambda port: _is_well(port, "/readyz", client))
 
 
 def make_controllers(
     program: Path, directory: Path, authority: Authority, kubeconfig: Path, period: float
-) -> Server:
+) -> ServerProgram:
     """Return a kube-controller-manager that looks after autoscalers every `period` seconds, Deployments,
     ReplicaSets, namespaces and aggregated roles.
 
@@ -284,7 +284,7 @@ def make_controllers(
             "--kube-api-burst=300",
         ]
 
-    return Server(CONTROLLERS, directory, command, lambda port: _is_well(port, "/healthz", client))
+    return ServerProgram(CONTROLLERS, directory, command, lambda port: _is_well(port, "/healthz", client))
 
 
 class ControlPlane:
@@ -313,8 +313,8 @@ class ControlPlane:
         """Whose client certificates are users."""
         self.audit_log = directory / AUDIT_LOG
         self._etcd = make_etcd(etcd, directory)
-        self._server: Server | None = None
-        self._controllers: Server | None = None
+        self._server: ServerProgram | None = None
+        self._controllers: ServerProgram | None = None
 
     def __enter__(self) -> Self:
         try:

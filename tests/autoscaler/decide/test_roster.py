@@ -94,12 +94,12 @@ def test_a_roster_is_kept_with_a_list_that_never_changes() -> None:
     assert roster.prepare(changing).count == 2
 
 
-class _Pod(PodFacts, frozen=True, weakref=True):
+class _TrackedPod(PodFacts, frozen=True, weakref=True):
     """A pod whose end can be seen."""
 
 
 def test_pods_that_were_replaced_are_freed_without_a_garbage_collection() -> None:
-    pods = PodList([_Pod("a", ready="True", started=0)])
+    pods = PodList([_TrackedPod("a", ready="True", started=0)])
     roster.group(pods, PodsReading({"a": 1}), Settings(), SECOND, cpu=True)
     roster.read_requests(pods, "cpu", "")
     former = weakref.ref(pods[0])

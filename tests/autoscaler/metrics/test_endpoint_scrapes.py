@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from aiohttp import web
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions
@@ -28,12 +27,13 @@ from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.listener import Listener
 from tests.kubernetes.cache.test_endpoint_slices import endpoint_slice
+from tests.support.answering import AnsweringServer
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 from tests.support.world import FakeLister, compile_text
 
+SHOWN = b"depth 3\nwaiting 5\n"
 QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 RULES = """
 externalRules:
@@ -133,32 +133,7 @@ async def following(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Exporter:
-    """A program on loopback that shows what a test says."""
-
-    def __init__(self, host: str = "127.0.0.1", body: bytes = b"depth 3\nwaiting 5\n") -> None:
-        self.body = body
-        self.listener = Listener(self.handle, host, 0)
-        self.host = host
-        self.seen: list[web.BaseRequest] = []
-
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.seen.append(request)
-        return web.Response(body=self.body)
-
-    @property
-    def port(self) -> int:
-        return int(self.listener.address.rpartition(":")[2])
-
-    async def __aenter__(self) -> Self:
-        await self.listener.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.listener.stop()
-
-
-def slice_of(*exporters: tuple[str, Exporter], name: str = "s", ready: bool = True) -> Any:
+def slice_of(*exporters: tuple[str, AnsweringServer], name: str = "s", ready: bool = True) -> Any:
     """Return a slice whose endpoints are pods; its port is that of the first exporter."""
     endpoints = [
         {
@@ -174,7 +149,7 @@ def slice_of(*exporters: tuple[str, Exporter], name: str = "s", ready: bool = Tr
 
 
 async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
-    async with Cluster() as cluster, Exporter() as exporter, following(cluster) as here:
+    async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(slice_of(("a", exporter)))
         here.subscriptions.put(autoscaler("depth", "waiting"))
@@ -191,7 +166,7 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
 
 
 async def test_endpoints_that_come_and_go() -> None:
-    async with Cluster() as cluster, Exporter() as exporter, following(cluster) as here:
+    async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         here.subscriptions.put(autoscaler("depth", "waiting"))
         await until(lambda: "no EndpointSlice" in here.read().reason)
         assert here.read("waiting").reason == "there are no pods of namespace inference with app=epp"
@@ -209,7 +184,7 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
     scope.set({slices.slice_of("shop")})
     async with (
         Cluster() as cluster,
-        Exporter() as exporter,
+        AnsweringServer(SHOWN) as exporter,
         following(cluster, scope) as here,
     ):
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
@@ -253,8 +228,8 @@ async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
     """To no other namespace, and to no address that the API server does not have for the pod."""
     async with (
         Cluster() as cluster,
-        Exporter() as exporter,
-        Exporter("127.0.0.2", b"depth 100\n") as foreign,
+        AnsweringServer(SHOWN) as exporter,
+        AnsweringServer(b"depth 100\n", host="127.0.0.2") as foreign,
         following(cluster) as here,
     ):
         cluster.create(pod("a", exporter.host, exporter.port))
@@ -274,7 +249,7 @@ async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
         refused = "fastpath_scrape_endpoints_refused_total"
         assert here.counted(refused, reason="foreign") == 3
         assert here.counted(refused, reason="address") == 1
-        assert foreign.seen == []
+        assert foreign.requests == []
         assert ("scrape-endpoints", "externalRules[0]") in here.problems.active()
 
 
@@ -287,7 +262,7 @@ async def test_a_defect_in_one_source_keeps_no_other_from_being_followed(
         return 1 // 0 if source.service else find(subscriptions, source, access)
 
     monkeypatch.setattr(EndpointSubscriptions, "_find", breaks)
-    async with Cluster() as cluster, Exporter() as exporter, following(cluster) as here:
+    async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         here.subscriptions.put(autoscaler("depth", "waiting"))
         await until(lambda: here.value("waiting") == 5)

@@ -4,25 +4,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import ScrapeError
-from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
-from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
+from tests.autoscaler.metrics.test_sources import SourceBench
 from tests.support.clock import WALL
-from tests.support.waiting import until
-from tests.support.world import Outcome, World, vector, world
+from tests.support.scaling import external_metric
+from tests.support.world import Outcome, RulesWorld, vector, world
 
 RULES = """
 externalRules:
@@ -37,38 +34,29 @@ A, B = Endpoint("a", "10.0.0.1", 9090), Endpoint("b", "10.0.0.2", 9090)
 GONE = "Service inference/gateway has no endpoints"
 
 
-class Bench:
-    def __init__(self, here: World, feeds: Poller) -> None:
-        self.here = here
-        self.feeds = feeds
-        unused: Any = None
+class EndpointBench(SourceBench):
+    """A bench whose external metrics are scraped."""
+
+    def __init__(self, here: RulesWorld, feeds: Poller) -> None:
+        super().__init__(here, feeds, scrapes=True)
+        provided: Any = self.provided
+        other: Any = self.other
         self.sources = SourceFactory(
-            here.scaler, unused, unused, lambda: BUILTIN, here.scraped, feeds, endpoints=here.endpoints
+            here.scaler, provided, other, lambda: BUILTIN, here.scraped, feeds, endpoints=here.endpoints
         )
 
     def put(self, *found: Endpoint, reason: str = "") -> None:
         (key,) = self.here.endpoints.groups
         self.here.endpoints.put(key, FoundEndpoints(found, reason))
 
-    def open(self, **labels: str) -> MetricSource:
-        identifier = {"name": "depth", "selector": {"matchLabels": labels}}
-        target = {"type": "AverageValue", "averageValue": "1"}
-        metric = {"type": "External", "external": {"metric": identifier, "target": target}}
-        site = Subscriber(Key("shop", "web"), 1.0, parse_selector("app=web"), tuple)
-        return self.sources.open(msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar), site)
-
-    def read(self, source: MetricSource) -> Any:
-        clock = self.here.clock
-        return source.read(ReadContext([], lambda _: 3, round(clock.wall() * SECOND), clock.monotonic()))
-
-    async def answered(self, source: MetricSource) -> Any:
-        self.read(source)
-        await until(lambda: all(feed.polled is not None for feed in self.feeds._feeds.values()))
-        return self.read(source)
+    def depth(self, **labels: str) -> MetricSource:
+        metric = external_metric("depth", type="AverageValue", averageValue="1")
+        metric["external"]["metric"]["selector"] = {"matchLabels": labels}
+        return self.open(metric)
 
 
 @asynccontextmanager
-async def bench(query: str = QUERY, more: str = "", **settings: Any) -> AsyncIterator[Bench]:
+async def bench(query: str = QUERY, more: str = "", **settings: Any) -> AsyncIterator[EndpointBench]:
     async with (
         world(RULES.format(query=query, more=more), **settings) as here,
         Poller(
@@ -76,7 +64,7 @@ async def bench(query: str = QUERY, more: str = "", **settings: Any) -> AsyncIte
         ) as feeds,
     ):
         here.endpoints.want(Key("shop", "web"), ["depth"])
-        made = Bench(here, feeds)
+        made = EndpointBench(here, feeds)
         made.put(A, B)
         here.reader.bodies = {"10.0.0.1": 'depth{queue="q"} 3', "10.0.0.2": 'depth{queue="q"} 4'}
         yield made
@@ -85,7 +73,7 @@ async def bench(query: str = QUERY, more: str = "", **settings: Any) -> AsyncIte
 async def test_scraped_values_need_no_prometheus() -> None:
     async with bench() as here:
         await here.here.scrape()
-        source = here.open(queue="q")
+        source = here.depth(queue="q")
 
         assert here.read(source) == ExternalReading((7000,), 3)
         assert (source.sampled, source.span) == (round(WALL * SECOND), SECOND)
@@ -97,7 +85,7 @@ async def test_a_lost_endpoint_may_scale_up_and_not_down() -> None:
     async with bench() as here:
         await here.here.scrape()
         here.here.reader.bodies["10.0.0.2"] = ScrapeError("timeout", "no answer in 1 s")
-        source = here.open()
+        source = here.depth()
         for _ in range(4):
             here.here.clock.advance(1)
             await here.here.scrape()
@@ -110,7 +98,7 @@ async def test_a_lost_endpoint_may_scale_up_and_not_down() -> None:
 async def test_without_endpoints_the_reason_is_shown() -> None:
     async with bench() as here:
         here.put(reason=GONE)
-        source = here.open()
+        source = here.depth()
 
         assert here.read(source).reason == NOT_YET  # Prometheus has not answered either
         assert await here.answered(source) == Unavailable(
@@ -123,7 +111,7 @@ async def test_before_a_scrape_prometheus_answers() -> None:
         return vector(({"queue": "q"}, WALL if "timestamp" in promql else 9))
 
     async with bench(answer=prometheus) as here:
-        source = here.open()
+        source = here.depth()
 
         assert (await here.answered(source)).values == (9000,)
         assert source.sampled == round(WALL * SECOND)
@@ -144,7 +132,7 @@ async def test_after_a_scrape_only_a_newer_sample_of_prometheus_counts(
         await here.here.scrape()
         here.put(reason=GONE)
         here.here.clock.advance(5)
-        source = here.open()
+        source = here.depth()
 
         found = await here.answered(source)
         if counts:
@@ -171,7 +159,7 @@ async def test_values_that_are_none(more: str, body: str, values: object) -> Non
         here.here.reader.bodies["10.0.0.1"] = body
         await here.here.scrape()
 
-        found = here.read(here.open())
+        found = here.read(here.depth())
         if isinstance(values, str):
             assert values in found.message
         else:
@@ -187,8 +175,8 @@ async def test_a_question_that_cannot_be_asked_is_left_to_prometheus() -> None:
         ) as feeds,
     ):
         here.endpoints.want(Key("shop", "web"), ["depth"])
-        made = Bench(here, feeds)
+        made = EndpointBench(here, feeds)
 
-        found = await made.answered(made.open())
+        found = await made.answered(made.depth())
         assert isinstance(found, Unavailable)
         assert ("render", "externalRules[0]") in here.faults.active()

@@ -31,7 +31,7 @@ def _key(text: str) -> Key:
     return Key(namespace, name)
 
 
-class Prometheus:
+class CountingPrometheus:
     """Answers every question with a sample of now, or of every `interval` seconds; counts the askers."""
 
     def __init__(self, clock: LoopClock, interval: float = 0.001) -> None:
@@ -71,7 +71,7 @@ class Prometheus:
         return 2 * sum(self.rate(key, since) for key in self.asked)
 
 
-class Watch:
+class WatchedDelays:
     """Delays as they are reported."""
 
     def __init__(self, clock: LoopClock) -> None:
@@ -94,9 +94,9 @@ class Watch:
 
 
 @asynccontextmanager
-async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Poller, Prometheus, Watch]]:
+async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Poller, CountingPrometheus, WatchedDelays]]:
     clock = LoopClock()
-    watch = Watch(clock)
+    watch = WatchedDelays(clock)
     async with Poller(
         clock,
         per_second=per_second,
@@ -104,10 +104,10 @@ async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Poller, Promet
         delays=watch.delays,
         defects=watch.faults.defects,
     ) as feeds:
-        yield feeds, Prometheus(clock), watch
+        yield feeds, CountingPrometheus(clock), watch
 
 
-def flood(feeds: Poller, prometheus: Prometheus, autoscalers: int = 8, metrics: int = 50) -> None:
+def flood(feeds: Poller, prometheus: CountingPrometheus, autoscalers: int = 8, metrics: int = 50) -> None:
     """Have one tenant ask for many distinct external metrics."""
     for autoscaler, metric in itertools.product(range(autoscalers), range(metrics)):
         prometheus.want(feeds, f"greedy/a{autoscaler}", f"greedy-{autoscaler}-{metric}")

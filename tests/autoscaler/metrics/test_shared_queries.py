@@ -20,7 +20,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.clock import LoopClock
 from tests.support.scaling import pods_metric
-from tests.support.world import World, vector, world
+from tests.support.world import RulesWorld, vector, world
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
 
@@ -36,12 +36,12 @@ KEYS = [Key(f"tenant-{number % NAMESPACES}", f"web-{number}") for number in rang
 SECONDS = 45.0
 
 
-class Fleet:
+class SharingScalers:
     """Scalers with equal shares of the autoscalers, which query one Prometheus."""
 
     def __init__(self, stack: AsyncExitStack, scalers: int, metric: dict[str, Any]) -> None:
         self.clock = LoopClock()
-        self.worlds: list[World] = []
+        self.worlds: list[RulesWorld] = []
         self._stack = stack
         self._scalers = scalers
         self._metric = msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar)
@@ -95,7 +95,7 @@ class Fleet:
 
 async def measure(scalers: int, metric: dict[str, Any]) -> float:
     async with AsyncExitStack() as stack:
-        fleet = Fleet(stack, scalers, metric)
+        fleet = SharingScalers(stack, scalers, metric)
         await fleet.start()
         return await fleet.rate()
 

@@ -37,7 +37,7 @@ from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
-from tests.support.world import FRESHNESS, FakePod, World, world
+from tests.support.world import FRESHNESS, FakePod, RulesWorld, world
 
 RULES = """
 rules:
@@ -128,10 +128,10 @@ class Other:
         return self.custom
 
 
-class Bench:
+class SourceBench:
     """Sources of one autoscaler of the pods a, b and c, and all they read from."""
 
-    def __init__(self, here: World, feeds: Poller, *, scrapes: bool) -> None:
+    def __init__(self, here: RulesWorld, feeds: Poller, *, scrapes: bool) -> None:
         self.here = here
         self.feeds = feeds
         self.provided = Provided()
@@ -192,14 +192,14 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> AsyncIterator[Bench]:
+async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> AsyncIterator[SourceBench]:
     async with (
         world(rules.format(more=more), lists=LISTS) as here,
         Poller(
             here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
         ) as feeds,
     ):
-        yield Bench(here, feeds, scrapes=scrapes)
+        yield SourceBench(here, feeds, scrapes=scrapes)
 
 
 def samples(ago: float = 0.0, **values: int) -> ObjectSamples:

@@ -27,7 +27,7 @@ from adapter.model.pods import PodFacts
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND, Instant, Span
 from adapter.scrape.targets import OwnUsage
-from tests.autoscaler.metrics.test_sources import Bench, bench
+from tests.autoscaler.metrics.test_sources import SourceBench, bench
 from tests.autoscaler.usage.test_source import RULES
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pod
 from tests.support.world import FakePod
@@ -54,7 +54,7 @@ BEHAVIOR = {
 """The defaults."""
 
 
-class Pod:
+class MisleadingPod:
     """A pod: how long it runs, what it has used at each second, and what its counter shows."""
 
     def __init__(self, number: int, age: int) -> None:
@@ -72,19 +72,19 @@ class Pod:
         return msgspec.structs.replace(made, started=now - self.age * SECOND, ready_since=since)
 
 
-class Workload:
+class MisledWorkload:
     """Pods, what misleads in them, and the decisions of their autoscaler."""
 
-    def __init__(self, here: Bench, source: Any) -> None:
+    def __init__(self, here: SourceBench, source: Any) -> None:
         self.here = here
         self.source: OwnUsageSource = source
         self.spec = autoscaler([cpu_metric(20)], maxReplicas=MOST, behavior=BEHAVIOR)
         self.history, self.status = History(), HorizontalPodAutoscalerStatus()
-        self.pods = [Pod(number, 3600) for number in range(FEW)]
+        self.pods = [MisleadingPod(number, 3600) for number in range(FEW)]
         self.demand = DEMAND
-        self.extra: Callable[[Pod, int], float] = lambda _, second: 0.0
+        self.extra: Callable[[MisleadingPod, int], float] = lambda _, second: 0.0
         """Cores that a pod uses beside its part of the demand, at a second."""
-        self.show: Callable[[Pod, float, int], None] = count
+        self.show: Callable[[MisleadingPod, float, int], None] = count
         """Moves the counter of a pod on by what it used in a second."""
         self.second = 0
         self.counts: list[int] = []
@@ -134,7 +134,7 @@ class Workload:
             self.own[self.second] = made.replicas
         self.history, self.status = made.history, made.status
         self.pods = self.pods[: made.replicas]
-        self.pods += [Pod(number, 0) for number in range(len(self.pods), made.replicas)]
+        self.pods += [MisleadingPod(number, 0) for number in range(len(self.pods), made.replicas)]
         self.counts.append(made.replicas)
 
     def decided(self, reading: Any, facts: list[PodFacts]) -> Any:
@@ -163,15 +163,15 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def count(pod: Pod, used: float, _: int) -> None:
+def count(pod: MisleadingPod, used: float, _: int) -> None:
     pod.counter += used
 
 
 @asynccontextmanager
-async def workload() -> AsyncIterator[Workload]:
+async def workload() -> AsyncIterator[MisledWorkload]:
     """Run a workload whose pods' own usage counts."""
     async with bench(RULES, "") as here:
-        running = Workload(here, here.open(cpu_metric()))
+        running = MisledWorkload(here, here.open(cpu_metric()))
         await running.run(180)
         assert set(running.counts) == {FEW}
         assert running.source.verdict.ratio == pytest.approx(1.0, rel=0.01)
@@ -207,38 +207,38 @@ async def test_the_start_of_a_jvm_raises_no_further_than_the_demand(seconds: int
 async def test_a_replaced_pod_that_starts_raises_nothing(seconds: int) -> None:
     async with workload() as pods:
         pods.extra = lambda each, _: 2.0 if each.age < seconds else 0.0
-        pods.pods[1] = Pod(1, 0)
+        pods.pods[1] = MisleadingPod(1, 0)
         await pods.run(240)
 
     assert not pods.own
 
 
-def lies(value: float) -> Callable[[Pod, float, int], None]:
+def lies(value: float) -> Callable[[MisleadingPod, float, int], None]:
     """Return what moves the counter of one pod on by so many cores, and those of others by what they use."""
 
-    def show(pod: Pod, used: float, _: int) -> None:
+    def show(pod: MisleadingPod, used: float, _: int) -> None:
         pod.counter += value if pod.name == "web-0" else used
 
     return show
 
 
-def goes_back(pod: Pod, used: float, second: int) -> None:
+def goes_back(pod: MisleadingPod, used: float, second: int) -> None:
     count(pod, used, second)
     if pod.name == "web-0" and second % 4 == 0:
         pod.counter -= 3.0
 
 
-def starts_anew(pod: Pod, used: float, second: int) -> None:
+def starts_anew(pod: MisleadingPod, used: float, second: int) -> None:
     pod.counter = used if second % 30 == 0 else pod.counter + used
 
 
-def alternates(pod: Pod, used: float, second: int) -> None:
+def alternates(pod: MisleadingPod, used: float, second: int) -> None:
     """Show one of two processes by turns, as a server does that forks; the other one has used more."""
     count(pod, used / 2, second)
     pod.counter += 40.0 if second % 2 else -40.0
 
 
-def stands_still(pod: Pod, used: float, second: int) -> None:
+def stands_still(pod: MisleadingPod, used: float, second: int) -> None:
     if pod.name != "web-0":
         count(pod, used, second)
 
@@ -256,7 +256,7 @@ def stands_still(pod: Pod, used: float, second: int) -> None:
     ],
 )
 async def test_a_counter_that_lies_raises_within_behavior_until_it_is_found_out(
-    show: Callable[[Pod, float, int], None],
+    show: Callable[[MisleadingPod, float, int], None],
 ) -> None:
     async with workload() as pods:
         pods.show = show

@@ -27,7 +27,7 @@ from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.autoscaler.metrics.test_sources import Bench, bench
+from tests.autoscaler.metrics.test_sources import SourceBench, bench
 from tests.autoscaler.usage import counted
 from tests.autoscaler.usage.counted import PROGRAMS
 from tests.autoscaler.usage.test_source import RULES
@@ -51,10 +51,10 @@ CPU_TIME = "sum(rate(process_cpu_time_seconds_total{<<.LabelMatchers>>}[1m])) by
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
-class Served:
+class MeasuredProgram:
     """A program, its source of usages, and what its processes have taken."""
 
-    def __init__(self, process: int, port: int, here: Bench, source: Any, scraper: LoneScraper) -> None:
+    def __init__(self, process: int, port: int, here: SourceBench, source: Any, scraper: LoneScraper) -> None:
         self.process = process
         self.endpoint = ScrapeEndpoint("shop", "127.0.0.1", port, Access("metrics", timeout=5.0))
         self.here = here
@@ -127,7 +127,7 @@ class Served:
 @asynccontextmanager
 async def served(
     name: str, folder: Path, *, query: str = "", environment: Mapping[str, str] | None = None
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[MeasuredProgram]:
     """Run a server, and a source that reads what it exposes."""
     program = PROGRAMS[name]
     if missing := program.missing():
@@ -154,7 +154,7 @@ async def served(
                 here.pods = [pod("a")]
                 source = here.open(cpu_metric())
                 here.here.scraped.want("shop/web", "shop", [OwnUsage.CPU], [POD])
-                running = Served(process.pid, port, here, source, scraper)
+                running = MeasuredProgram(process.pid, port, here, source, scraper)
                 await running.answers()
                 yield running
         finally:

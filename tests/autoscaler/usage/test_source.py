@@ -20,7 +20,7 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, Instant, Span, span_of, write_instant
 from adapter.rules.compile import compile_rules
 from adapter.scrape.targets import OwnUsage
-from tests.autoscaler.metrics.test_sources import CONTAINER, Bench, bench
+from tests.autoscaler.metrics.test_sources import CONTAINER, SourceBench, bench
 from tests.support.scaling import cpu_metric, pod
 from tests.support.world import FakePod
 
@@ -48,7 +48,7 @@ PERIOD = 15
 class Servers:
     """Pods that use processors, expose a counter, and whose containers are measured elsewhere, later."""
 
-    def __init__(self, here: Bench, source: OwnUsageSource) -> None:
+    def __init__(self, here: SourceBench, source: OwnUsageSource) -> None:
         self.here = here
         self.source = source
         self.usage: dict[str, float] = dict.fromkeys("abc", CALM)

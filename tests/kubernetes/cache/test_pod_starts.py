@@ -34,7 +34,7 @@ DATA = Path(__file__).parents[2] / "data" / "ready-times"
 WEB = parse_selector("app=web")
 
 
-class Watched:
+class HandFedPods:
     """A cache that is fed lists by hand, and the ledger of the pods ``app=web`` of the namespace shop."""
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ def recorded(name: str) -> list[list[JSON]]:
     return [json.loads(line)["items"] for line in lines]
 
 
-def after(name: str) -> Watched:
-    watched = Watched()
+def after(name: str) -> HandFedPods:
+    watched = HandFedPods()
     for pods in recorded(name):
         watched.list(pods)
     return watched
@@ -167,7 +167,7 @@ def test_skewed_clocks_are_only_counted() -> None:
     ],
 )
 def test_flags_of_starting_pods(name: str, lists: int, flags: dict[str, int]) -> None:
-    watched = Watched()
+    watched = HandFedPods()
     for pods in recorded(name)[:lists]:
         watched.list(pods)
 
@@ -175,7 +175,7 @@ def test_flags_of_starting_pods(name: str, lists: int, flags: dict[str, int]) ->
 
 
 def test_starting_pods_of_a_subscription_are_counted() -> None:
-    watched = Watched()
+    watched = HandFedPods()
     subscription = watched.cache.follow("shop", WEB, "shop/web", lambda: None)
     watched.list([*recorded("node-wait")[0], *recorded("crash-loop")[1][2:], recorded("pull")[0][1]])
     assert subscription.starting == StartingPods(pods=3, no_node=1, pulling=1, crashing=1)
@@ -190,7 +190,7 @@ def test_starting_pods_of_a_subscription_are_counted() -> None:
 def test_a_pod_may_wait_for_its_gates() -> None:
     pod = recorded("node-wait")[0][0]
     _condition(pod, "PodScheduled")["reason"] = "SchedulingGated"
-    watched = Watched()
+    watched = HandFedPods()
 
     watched.list([pod])
 
@@ -198,7 +198,7 @@ def test_a_pod_may_wait_for_its_gates() -> None:
 
 
 def test_conditions_that_cannot_be_read_are_not_known() -> None:
-    watched = Watched()
+    watched = HandFedPods()
     watched.list(recorded("probe")[0][:1])
     ready = recorded("probe")[-1][0]
     _condition(ready, "PodScheduled")["status"] = "Unknown"
@@ -214,7 +214,7 @@ def test_conditions_that_cannot_be_read_are_not_known() -> None:
 
 
 def test_pods_of_the_first_list_are_no_starts() -> None:
-    watched = Watched()
+    watched = HandFedPods()
 
     watched.list(recorded("probe")[-1])
     watched.list(recorded("probe")[-1])
@@ -223,7 +223,7 @@ def test_pods_of_the_first_list_are_no_starts() -> None:
 
 
 def test_a_pod_that_came_while_the_watch_was_away_is_a_start() -> None:
-    watched = Watched()
+    watched = HandFedPods()
     watched.list([])
 
     watched.list(recorded("probe")[-1])
@@ -251,7 +251,7 @@ def test_a_pod_is_recorded_once() -> None:
 def test_a_pod_that_is_not_ready_at_first_sight_may_have_been_before() -> None:
     """Its probe fails: Ready has been False since long after the pod was initialized."""
     failing = failing_later()
-    watched = Watched()
+    watched = HandFedPods()
 
     watched.list([failing])
     watched.list(recorded("probe")[-1][:1])
@@ -261,7 +261,7 @@ def test_a_pod_that_is_not_ready_at_first_sight_may_have_been_before() -> None:
 
 def test_a_ready_that_was_missed_is_no_start() -> None:
     """The watch was away when the pod was Ready first."""
-    watched = Watched()
+    watched = HandFedPods()
     watched.list(recorded("probe")[0])
     failing = failing_later()
 
@@ -274,7 +274,7 @@ def test_a_ready_that_was_missed_is_no_start() -> None:
 
 def test_another_pod_of_the_same_name_is_a_start_of_its_own() -> None:
     """A pod of a StatefulSet was replaced while the watch was away."""
-    watched = Watched()
+    watched = HandFedPods()
     watched.list(recorded("never-ready")[0][:1])
     replaced = recorded("probe")[0][0]
     replaced["metadata"]["name"] = "web-old"
@@ -291,7 +291,7 @@ def test_another_pod_of_the_same_name_is_a_start_of_its_own() -> None:
 
 
 def test_flags_change_without_a_decision() -> None:
-    watched = Watched()
+    watched = HandFedPods()
     watched.list(recorded("pull")[0])
     told = watched.told
     failing = copy.deepcopy(recorded("pull")[0][0])
@@ -311,9 +311,9 @@ def _condition(pod: JSON, kind: str) -> JSON:
     return found
 
 
-def _started(**change: Any) -> Watched:
+def _started(**change: Any) -> HandFedPods:
     """Show a pod starting, then Ready with a changed status."""
-    watched = Watched()
+    watched = HandFedPods()
     watched.list(recorded("probe")[0][:1])
     ready = recorded("probe")[-1][0]
     ready["metadata"] |= change.pop("metadata", {})
@@ -373,7 +373,7 @@ def test_container_statuses_that_cannot_be_read_are_not_known(statuses: Any) -> 
 def test_no_status_of_containers_spoils_a_pod(status: JSON) -> None:
     """A pod is decoded whenever it was before its container statuses were read."""
     known = {key: status[key] for key in status if "Statuses" in key}
-    watched = Watched()
+    watched = HandFedPods()
 
     watched.list([])
     watched.put({"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"}}, "status": known})

@@ -31,7 +31,7 @@ watch that then breaks, the version of a list.
 """
 
 
-class Script:
+class ScriptedServer:
     """An API server that does what it is told, in order, then hangs.
 
     Notes versions asked for and pauses taken.
@@ -103,9 +103,9 @@ async def play(
     periods: ReflectorPeriods = ReflectorPeriods(),  # noqa: B008 - it is frozen
     until_failed: bool = False,
     optional: bool = False,
-) -> tuple[Script, Reflector[PartialMetadata], ProblemLog]:
+) -> tuple[ScriptedServer, Reflector[PartialMetadata], ProblemLog]:
     clock = FakeClock()
-    script = Script(clock, *steps)
+    script = ScriptedServer(clock, *steps)
     script.watched = watched
     faults = ProblemLog(script.monitoring, clock)
     client: Any = script

@@ -37,7 +37,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.kubernetes.apiclient import QUICK, connected, unconnected
 from tests.support.clock import ShiftedClock
-from tests.support.waiting import running, until
+from tests.support.waiting import Pauses, running, until
 
 JSON = dict[str, Any]
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
@@ -45,24 +45,13 @@ WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
 NOT_YET = Unfound("the scale is not yet known", known=False)
 
 
-class Pauses:
-    """Pauses of the machinery, all of them short."""
-
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-        await asyncio.sleep(max(0.002, min(seconds / 100, 0.05)))
-
-
-class Watched:
+class WatchedTargets:
     """ScaleTargets on a cluster."""
 
     def __init__(self, client: KubernetesClient) -> None:
         self.client = client
         self.clock = ShiftedClock()
-        self.pauses = Pauses()
+        self.pauses = Pauses(longest=0.05)
         monitoring = Monitoring()
         self.faults = ProblemLog(monitoring, self.clock)
         around = ReflectorContext(
@@ -99,15 +88,15 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watching(cluster: Cluster, *, url: str = "") -> AsyncIterator[Watched]:
+async def watching(cluster: Cluster, *, url: str = "") -> AsyncIterator[WatchedTargets]:
     async with connected(url or cluster.url) as client:
-        watched = Watched(client)
+        watched = WatchedTargets(client)
         async with running(watched.targets.run()):
             yield watched
 
 
 @pytest.fixture
-async def watched(cluster: Cluster) -> AsyncIterator[Watched]:
+async def watched(cluster: Cluster) -> AsyncIterator[WatchedTargets]:
     async with watching(cluster) as watched:
         yield watched
 
@@ -164,7 +153,7 @@ async def test_what_is_kept_is_what_the_scale_says(
         assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
 
 
-async def test_changes_are_delivered(cluster: Cluster, watched: Watched) -> None:
+async def test_changes_are_delivered(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.create(deployment("web", replicas=2), manager="helm")
     cluster.create(deployment("other", replicas=2))
     told: list[ScaleTarget | Unfound] = []
@@ -193,7 +182,7 @@ async def test_changes_are_delivered(cluster: Cluster, watched: Watched) -> None
     assert asked(cluster).count("list deployments") == 1
 
 
-async def test_only_kinds_that_are_targets_are_watched(cluster: Cluster, watched: Watched) -> None:
+async def test_only_kinds_that_are_targets_are_watched(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.create(deployment("web"))
     first = watched.targets.follow("default", WEB, lambda: None)
     second = watched.targets.follow(
@@ -243,7 +232,7 @@ async def test_a_custom_kind_is_watched_by_its_paths(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../other/widgets/w", "w?x=", "w%2fstatus", "..", ""])
-async def test_a_name_leads_nowhere_else(name: str, cluster: Cluster, watched: Watched) -> None:
+async def test_a_name_leads_nowhere_else(name: str, cluster: Cluster, watched: WatchedTargets) -> None:
     put_widgets(cluster)
     cluster.forbid("get", "customresourcedefinitions")
     cluster.create(
@@ -257,7 +246,7 @@ async def test_a_name_leads_nowhere_else(name: str, cluster: Cluster, watched: W
 
 
 async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled(
-    cluster: Cluster, watched: Watched
+    cluster: Cluster, watched: WatchedTargets
 ) -> None:
     put_widgets(cluster)
     cluster.forbid("get", "customresourcedefinitions")
@@ -302,7 +291,7 @@ async def test_scales_that_are_read_share_a_rate_and_namespaces_take_turns() -> 
     await asyncio.gather(*polls, return_exceptions=True)
 
 
-async def test_a_scale_that_is_refused_is_read_less_often(cluster: Cluster, watched: Watched) -> None:
+async def test_a_scale_that_is_refused_is_read_less_often(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget"))  # it has no scale
     await watched.until_refused(WIDGET)
     pauses = [5 * 2**doubled for doubled in range(6)] + [scale_targets.REFUSED_SECONDS] * 2
@@ -311,7 +300,7 @@ async def test_a_scale_that_is_refused_is_read_less_often(cluster: Cluster, watc
 
 
 async def test_a_target_that_is_made_later_is_found_in_half_a_minute(
-    cluster: Cluster, watched: Watched
+    cluster: Cluster, watched: WatchedTargets
 ) -> None:
     put_widgets(cluster)
     cluster.forbid("get", "customresourcedefinitions")
@@ -346,7 +335,7 @@ def test_paths_of_definitions(written: tuple[str, str, str], paths: ReplicaPaths
     assert scale_codec.parse_paths(*written) == paths
 
 
-async def test_paths_that_cannot_be_read_make_it_polled(cluster: Cluster, watched: Watched) -> None:
+async def test_paths_that_cannot_be_read_make_it_polled(cluster: Cluster, watched: WatchedTargets) -> None:
     put_widgets(cluster)
     made = cluster.get("crd", "widgets.example.com")
     made["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status['selector']"
@@ -356,7 +345,9 @@ async def test_paths_that_cannot_be_read_make_it_polled(cluster: Cluster, watche
     assert "get widgets/scale" in asked(cluster)
 
 
-async def test_a_definition_that_could_not_be_read_is_read_again(cluster: Cluster, watched: Watched) -> None:
+async def test_a_definition_that_could_not_be_read_is_read_again(
+    cluster: Cluster, watched: WatchedTargets
+) -> None:
     put_widgets(cluster)
     cluster.create(widget({"replicas": 2}))
     cluster.fail(503, "get", "customresourcedefinitions", times=3)
@@ -366,7 +357,7 @@ async def test_a_definition_that_could_not_be_read_is_read_again(cluster: Cluste
     assert scale_targets.RETRY_SECONDS in watched.pauses.taken
 
 
-async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watched: Watched) -> None:
+async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watched: WatchedTargets) -> None:
     put_widgets(cluster)
     made = cluster.get("crd", "widgets.example.com")
     cluster.create(widget({"replicas": 2}))
@@ -382,7 +373,7 @@ async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watche
 # -- references that lead nowhere ----------------------------------------------------------------------------
 
 
-async def test_a_kind_that_is_not_served_at_first(cluster: Cluster, watched: Watched) -> None:
+async def test_a_kind_that_is_not_served_at_first(cluster: Cluster, watched: WatchedTargets) -> None:
     told: list[int] = []
     watched.follow(WIDGET, lambda: told.append(1))
     gadget = CrossVersionObjectReference("Gadget", "g", "example.com/v1")
@@ -397,7 +388,7 @@ async def test_a_kind_that_is_not_served_at_first(cluster: Cluster, watched: Wat
     assert (await watched.until_found(WIDGET)).replicas == 2
 
 
-async def test_while_kinds_cannot_be_read_nothing_is_known(cluster: Cluster, watched: Watched) -> None:
+async def test_while_kinds_cannot_be_read_nothing_is_known(cluster: Cluster, watched: WatchedTargets) -> None:
     await cluster.down()
     assert watched.find(WIDGET) == NOT_YET
     await until(lambda: scale_targets.RETRY_SECONDS in watched.pauses.taken)
@@ -429,7 +420,7 @@ async def test_while_kinds_cannot_be_read_nothing_is_known(cluster: Cluster, wat
     ],
 )
 async def test_errors_in_upstreams_words(
-    reference: CrossVersionObjectReference, message: str, cluster: Cluster, watched: Watched
+    reference: CrossVersionObjectReference, message: str, cluster: Cluster, watched: WatchedTargets
 ) -> None:
     cluster.create(deployment("web"))
     assert await watched.until_refused(reference) == message
@@ -439,7 +430,7 @@ async def test_errors_in_upstreams_words(
 
 
 async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target(
-    cluster: Cluster, watched: Watched
+    cluster: Cluster, watched: WatchedTargets
 ) -> None:
     cluster.forbid("watch", "deployments")
     cluster.forbid("list", "statefulsets")
@@ -453,7 +444,7 @@ async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target(
 
 
 async def test_a_target_that_cannot_be_read_has_its_scale_read(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, watched: Watched
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, watched: WatchedTargets
 ) -> None:
     broken = {"bad"}
     form = scale_codec.built_in()
@@ -483,7 +474,9 @@ async def test_a_target_that_cannot_be_read_has_its_scale_read(
         each.close()
 
 
-async def test_a_scale_is_read_once_for_all_its_subscriptions(cluster: Cluster, watched: Watched) -> None:
+async def test_a_scale_is_read_once_for_all_its_subscriptions(
+    cluster: Cluster, watched: WatchedTargets
+) -> None:
     def readers() -> int:
         return sum("scale of" in task.get_name() for task in asyncio.all_tasks())
 
@@ -504,7 +497,7 @@ async def test_a_scale_is_read_once_for_all_its_subscriptions(cluster: Cluster, 
     await until(lambda: readers() == 0)
 
 
-async def test_rights_that_come_later(cluster: Cluster, watched: Watched) -> None:
+async def test_rights_that_come_later(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.forbid("*", "deployments")
     cluster.create(deployment("web", replicas=2))
     await watched.until_found()
@@ -514,7 +507,7 @@ async def test_rights_that_come_later(cluster: Cluster, watched: Watched) -> Non
     await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
 
 
-async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: Watched) -> None:
+async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.forbid("*", "deployments")
     cluster.forbid("*", "deployments/scale")
     cluster.create(deployment("web"))
@@ -579,7 +572,7 @@ def test_what_is_no_count_is_none() -> None:
     )
 
 
-async def test_two_references_to_one_target(cluster: Cluster, watched: Watched) -> None:
+async def test_two_references_to_one_target(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.create(deployment("web", replicas=2))
     told: list[str] = []
     first = watched.targets.follow("default", WEB, lambda: told.append("first"))
@@ -596,7 +589,7 @@ async def test_two_references_to_one_target(cluster: Cluster, watched: Watched) 
     first.close()
 
 
-async def test_answers_that_are_none(cluster: Cluster, watched: Watched) -> None:
+async def test_answers_that_are_none(cluster: Cluster, watched: WatchedTargets) -> None:
     async def garbage(path: str) -> ResponseBody:
         return ResponseBody("application/json", b"[]")
 

@@ -32,7 +32,7 @@ STABLE = "stable"
 """The object of each namespace that is there from the beginning and never deleted."""
 
 
-class Server:
+class ShardedServer:
     """Answers lists and watches; lists take turns of the loop, and may break off or be older than what is."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -138,10 +138,10 @@ class Server:
         yield events()
 
 
-class World:
+class ScopedReflector:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.server = Server(self.dice)
+        self.server = ShardedServer(self.dice)
         self.scope = SliceScope()
         clock, monitoring = FakeClock(), Monitoring()
         problems = ProblemLog(monitoring, clock)
@@ -230,7 +230,7 @@ class World:
 @example(4789972, 0.3, "sharded")  # a slice goes and comes while the watch of namespaces is late
 async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: float, names: str) -> None:
     """Whether namespaces are known or not, and the API server selects by them, ignores or refuses that."""
-    world = World(seed)
+    world = ScopedReflector(seed)
     dice, server = world.dice, world.server
     server.is_sharded, server.refuses = names == "sharded", names == "refused"
     if names != "unknown":
@@ -254,7 +254,7 @@ async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: 
 
 
 async def test_only_objects_of_the_slices_are_sent() -> None:
-    world, numbers = World(0), SLICES[:2]
+    world, numbers = ScopedReflector(0), SLICES[:2]
     world.server.is_sharded = True
     world.know(NAMESPACES[:-1])
     world.set_scope(numbers)
@@ -275,7 +275,7 @@ async def test_only_objects_of_the_slices_are_sent() -> None:
 
 async def test_a_namespace_that_is_known_late_is_listed_once_no_selector_is_left() -> None:
     """The selector hid it, and goes when the scaler has all slices; the watch goes on from where it was."""
-    world = World(0)
+    world = ScopedReflector(0)
     world.server.is_sharded = True
     world.know(NAMESPACES[1:])
     world.set_scope(SLICES)
@@ -331,7 +331,7 @@ async def test_many_namespaces_at_once_are_one_list(
     are_many: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     monkeypatch.setattr(scopes, "MOST_NAMESPACES", most)
-    world = World(0)
+    world = ScopedReflector(0)
     world.set_scope(before)
     async with running(world.reflector.run()):
         await world.settle()
@@ -342,7 +342,7 @@ async def test_many_namespaces_at_once_are_one_list(
 
 
 async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None:
-    world, number = World(0), slices.slice_of("tenant-0")
+    world, number = ScopedReflector(0), slices.slice_of("tenant-0")
     world.set_scope(())
     async with running(world.reflector.run()):
         await world.settle()
@@ -357,7 +357,7 @@ async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None
 
 
 async def test_a_scaler_waits_until_what_is_wanted_is_there_and_nothing_else() -> None:
-    world = World(0)
+    world = ScopedReflector(0)
     world.set_scope(SLICES)
     async with running(world.reflector.run()):
         await world.scope.wait_complete()  # before its first list a reflector has no answers
@@ -371,7 +371,7 @@ async def test_a_scaler_waits_until_what_is_wanted_is_there_and_nothing_else() -
 
 @pytest.mark.looptime
 async def test_a_first_list_waits_for_the_plan_and_not_for_ever() -> None:
-    world = World(0)
+    world = ScopedReflector(0)
     async with running(world.reflector.run()):
         await asyncio.sleep(0)
         assert world.server.lists == []

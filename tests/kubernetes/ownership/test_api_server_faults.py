@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapter.telemetry.metrics import Monitoring
-from tests.support.slices import HANGS, World
+from tests.support.slices import HANGS, SliceWorld
 
 STATUSES = {
     "unauthorized": 401,
@@ -42,18 +42,18 @@ MONITORING = Monitoring()
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World(5, MONITORING)
+def world() -> Iterator[SliceWorld]:
+    world = SliceWorld(5, MONITORING)
     yield world
     world.close()
 
 
-def refuse(world: World, verbs: set[str], status: int) -> None:
+def refuse(world: SliceWorld, verbs: set[str], status: int) -> None:
     world.faults = dict.fromkeys(verbs, status)
     world.end_watches()
 
 
-def settle(world: World) -> None:
+def settle(world: SliceWorld) -> None:
     for _ in range(2):
         world.join()
     world.run_until(world.is_fair)
@@ -64,7 +64,7 @@ def settle(world: World) -> None:
 def test_a_fault_at_the_start(verbs: set[str], caplog: pytest.LogCaptureFixture) -> None:
     """The scalers begin when they see. From lists alone they cannot tell that they are the first."""
     for name, status in STATUSES.items():
-        with contextlib.closing(World(5, MONITORING)) as world:
+        with contextlib.closing(SliceWorld(5, MONITORING)) as world:
             refuse(world, verbs, status)
             world.join()
             if verbs != WATCHES:
@@ -76,7 +76,7 @@ def test_a_fault_at_the_start(verbs: set[str], caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.timeout(60)
-def test_watches_that_do_not_begin_cost_no_owner(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_watches_that_do_not_begin_cost_no_owner(world: SliceWorld, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever the reason: the Leases are listed meanwhile. So it is after a restart of the API server."""
     settle(world)
     for (name, status), restarts in itertools.product(STATUSES.items(), (False, True)):
@@ -92,7 +92,7 @@ def test_watches_that_do_not_begin_cost_no_owner(world: World, caplog: pytest.Lo
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("verbs", [READS, ALL], ids=["reads", "all"])
-def test_a_restart_that_is_short_costs_no_owner(verbs: set[str], world: World) -> None:
+def test_a_restart_that_is_short_costs_no_owner(verbs: set[str], world: SliceWorld) -> None:
     settle(world)
     for name, status in STATUSES.items():
         refuse(world, ALL, 503)
@@ -105,7 +105,7 @@ def test_a_restart_that_is_short_costs_no_owner(verbs: set[str], world: World) -
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("verbs", [READS, ALL], ids=["reads", "all"])
-def test_after_a_long_fault_slices_have_owners_in_seconds(verbs: set[str], world: World) -> None:
+def test_after_a_long_fault_slices_have_owners_in_seconds(verbs: set[str], world: SliceWorld) -> None:
     settle(world)
     for name, status in STATUSES.items():
         refuse(world, verbs, status)

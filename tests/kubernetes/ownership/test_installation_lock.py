@@ -18,7 +18,7 @@ from adapter.kubernetes.ownership import installation_lock, scaler_leases
 from adapter.kubernetes.ownership.installation_lock import HOLD, STANDS_BACK, UNREAD
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
-from tests.support.slices import HANGS, NAME, Process, World
+from tests.support.slices import HANGS, NAME, Process, SliceWorld
 
 OTHER = "other"
 LOCK = installation_lock.NAME
@@ -50,36 +50,36 @@ VERBS: list[set[str]] = [{"get"}, {"write"}, {"get", "write"}]
 
 
 @contextlib.contextmanager
-def world_of(seed: int = 1, count: int = 4) -> Iterator[World]:
+def world_of(seed: int = 1, count: int = 4) -> Iterator[SliceWorld]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "COUNT", count)
         patch.setattr(scaler_leases, "AT_ONCE", count)
-        with contextlib.closing(World(seed, MONITORING)) as world:
+        with contextlib.closing(SliceWorld(seed, MONITORING)) as world:
             yield world
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[SliceWorld]:
     with world_of() as world:
         yield world
 
 
-def owners(world: World) -> set[str]:
+def owners(world: SliceWorld) -> set[str]:
     """Return the installations that own slices."""
     working = itertools.chain.from_iterable(world.writers.values())
     return {process.installation for process, _ in working if process.is_running}
 
 
-def owned(world: World, installation: str) -> int:
+def owned(world: SliceWorld, installation: str) -> int:
     return sum(len(process.owned) for process in world.processes if process.installation == installation)
 
 
-def scales(world: World, installation: str) -> Callable[[], bool]:
+def scales(world: SliceWorld, installation: str) -> Callable[[], bool]:
     """Return whether an installation owns all slices."""
     return lambda: owned(world, installation) == slices.COUNT
 
 
-def install_two(world: World, members: int = 1) -> tuple[list[Process], list[Process]]:
+def install_two(world: SliceWorld, members: int = 1) -> tuple[list[Process], list[Process]]:
     """Let one installation scale, and another stand back."""
     first = [world.join() for _ in range(members)]
     assert world.run_until(scales(world, NAME)) < AT_ONCE
@@ -93,7 +93,7 @@ def active(process: Process) -> set[str]:
     return {fault for fault, _ in process.problems.active()}
 
 
-def refuse(world: World, verbs: set[str], status: int) -> None:
+def refuse(world: SliceWorld, verbs: set[str], status: int) -> None:
     world.lock_faults = dict.fromkeys(verbs, status)
 
 
@@ -101,7 +101,7 @@ def refuse(world: World, verbs: set[str], status: int) -> None:
 
 
 def test_the_second_installation_stands_back_and_says_so(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SliceWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     (first,), (second,) = install_two(world)
@@ -122,7 +122,7 @@ def test_the_second_installation_stands_back_and_says_so(
     assert caplog.messages.count("fault ended") == 1
 
 
-def test_it_takes_over_from_members_that_were_killed(world: World) -> None:
+def test_it_takes_over_from_members_that_were_killed(world: SliceWorld) -> None:
     first, _ = install_two(world, 3)
     world.run(20)
     for process in first:
@@ -151,7 +151,7 @@ def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
         assert owners(world) == {NAME}
 
 
-def test_a_member_that_does_not_know_is_dealt_no_slices(world: World) -> None:
+def test_a_member_that_does_not_know_is_dealt_no_slices(world: SliceWorld) -> None:
     """The others keep what it would own."""
     world.join(), world.join()
     world.run_until(world.is_fair)
@@ -175,7 +175,7 @@ def test_of_installations_that_begin_together_one_scales() -> None:
             assert len(owners(world)) == 1
 
 
-def test_one_that_was_cut_off_looks_before_it_owns_slices(world: World) -> None:
+def test_one_that_was_cut_off_looks_before_it_owns_slices(world: SliceWorld) -> None:
     first, _ = install_two(world, 2)
     for process in first:
         process.mode = "cut"
@@ -187,7 +187,7 @@ def test_one_that_was_cut_off_looks_before_it_owns_slices(world: World) -> None:
     assert all(active(process) == {STANDS_BACK} for process in first)
 
 
-def test_one_that_is_overruled_gives_its_slices_up(world: World) -> None:
+def test_one_that_is_overruled_gives_its_slices_up(world: SliceWorld) -> None:
     """A person may name another installation."""
     first, _ = install_two(world, 2)
     world.check = lambda: None  # type: ignore[method-assign]  # until it has looked
@@ -207,7 +207,7 @@ def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
             assert (owners(world), world.holder(LOCK)) == ({NAME}, f"default/{NAME}")
 
 
-def test_one_whose_lease_was_taken_clears_nothing(world: World) -> None:
+def test_one_whose_lease_was_taken_clears_nothing(world: SliceWorld) -> None:
     (first,), _ = install_two(world)
     world.check = lambda: None  # type: ignore[method-assign]  # until it has looked
     world.edit(LOCK, holderIdentity="default/third")
@@ -277,7 +277,7 @@ def test_one_that_stands_back_goes_on_with_that_for_a_minute(verbs: set[str]) ->
             assert world.longest_gap(LONG) == 0, name
 
 
-def test_no_namespace_for_it(world: World) -> None:
+def test_no_namespace_for_it(world: SliceWorld) -> None:
     """Where the Lease cannot be made, as in a cluster without kube-system."""
     refuse(world, {"get", "write"}, 404)
     process = world.join()
@@ -322,7 +322,7 @@ def test_never_two_installations_and_never_none_for_long(seed: int) -> None:
         assert len(owners(world)) == 1
 
 
-def happen(world: World, dice: random.Random, add: Callable[[str], None]) -> None:
+def happen(world: SliceWorld, dice: random.Random, add: Callable[[str], None]) -> None:
     """Let something happen to one member, or to all of an installation."""
     fault, installation = dice.choice(("mode", "freeze", "kill", "leave", "add")), dice.choice((NAME, OTHER))
     members = [process for process in world.alive if process.installation == installation]

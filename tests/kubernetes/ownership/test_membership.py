@@ -11,7 +11,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseFence, LeaseRecord
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership, Serve, next_record, released
-from tests.support.slices import NAME, Process, World
+from tests.support.slices import NAME, Process, SliceWorld
 
 ME = MemberSettings("web-1_a", NAME)
 
@@ -35,7 +35,7 @@ def test_no_scaler_clears_the_lease_while_a_write_may_be_under_way() -> None:
 class Member(Process):
     """A scaler that owns no slices."""
 
-    def __init__(self, world: World, retry_period: float = 2.0) -> None:
+    def __init__(self, world: SliceWorld, retry_period: float = 2.0) -> None:
         super().__init__(world, "pod", MemberSettings("", NAME, retry_period=retry_period))
         world.processes.append(self)
         self.serve: Serve = self.stay
@@ -84,14 +84,14 @@ class Member(Process):
         return self.sample("fastpath_lease_renewals_total", outcome=outcome)
 
 
-def take(world: World, seconds: float) -> None:
+def take(world: SliceWorld, seconds: float) -> None:
     """Let a request take so long, and its response."""
     world.dice = cast("random.Random", SimpleNamespace(choice=lambda _: seconds))
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
+def world() -> Iterator[SliceWorld]:
+    world = SliceWorld()
     try:
         yield world
     finally:
@@ -99,11 +99,11 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
-def member(world: World) -> Member:
+def member(world: SliceWorld) -> Member:
     return Member(world)
 
 
-def test_a_renewal_is_one_call_in_each_retry_period(world: World, member: Member) -> None:
+def test_a_renewal_is_one_call_in_each_retry_period(world: SliceWorld, member: Member) -> None:
     member.start()
     calls = member.calls
     world.run(61)
@@ -112,7 +112,7 @@ def test_a_renewal_is_one_call_in_each_retry_period(world: World, member: Member
     assert world.leases[member.lease]["spec"]["leaseDurationSeconds"] == 15
 
 
-def test_the_lease_is_released_after_the_work_has_ended(world: World, member: Member) -> None:
+def test_the_lease_is_released_after_the_work_has_ended(world: SliceWorld, member: Member) -> None:
     holders: list[str] = []
 
     async def work(fence: LeaseFence) -> NoReturn:
@@ -131,7 +131,9 @@ def test_the_lease_is_released_after_the_work_has_ended(world: World, member: Me
     assert (member.holder, member.fences[0].closed, member.is_member) == ("", True, False)
 
 
-def test_work_that_does_not_end_cannot_write_after_the_renew_deadline(world: World, member: Member) -> None:
+def test_work_that_does_not_end_cannot_write_after_the_renew_deadline(
+    world: SliceWorld, member: Member
+) -> None:
     found: list[tuple[float, str]] = []
 
     async def work(fence: LeaseFence) -> NoReturn:
@@ -150,7 +152,7 @@ def test_work_that_does_not_end_cannot_write_after_the_renew_deadline(world: Wor
 
 @pytest.mark.parametrize(("mode", "attempts"), [("cut", 2), ("deaf", 2), ("error", 4)])
 def test_a_member_without_renewals_ends_at_the_renew_deadline_and_joins_again(
-    world: World, mode: str, attempts: int
+    world: SliceWorld, mode: str, attempts: int
 ) -> None:
     member = Member(world, retry_period=3.0)
     member.start()
@@ -174,7 +176,7 @@ def test_a_member_without_renewals_ends_at_the_renew_deadline_and_joins_again(
 
 
 @pytest.mark.parametrize("mode", ["cut", "deaf", "error"])
-def test_renewals_may_fail_for_less_than_the_deadline(world: World, member: Member, mode: str) -> None:
+def test_renewals_may_fail_for_less_than_the_deadline(world: SliceWorld, member: Member, mode: str) -> None:
     member.start()
     member.mode = mode
     world.run(6)
@@ -186,7 +188,7 @@ def test_renewals_may_fail_for_less_than_the_deadline(world: World, member: Memb
 
 @pytest.mark.parametrize("holder", ["", "web-9_x"])
 def test_a_member_whose_lease_was_cleared_ends_and_joins_again(
-    world: World, member: Member, holder: str
+    world: SliceWorld, member: Member, holder: str
 ) -> None:
     left: list[float] = []
 
@@ -207,7 +209,7 @@ def test_a_member_whose_lease_was_cleared_ends_and_joins_again(
     assert world.leases[member.lease]["spec"]["leaseTransitions"] == 1
 
 
-def test_a_deleted_lease_is_made_again(world: World, member: Member) -> None:
+def test_a_deleted_lease_is_made_again(world: SliceWorld, member: Member) -> None:
     member.start()
     for _ in range(4):  # the answer is 404 or 409
         world.delete(member.lease)
@@ -215,7 +217,7 @@ def test_a_deleted_lease_is_made_again(world: World, member: Member) -> None:
     assert (member.holder, len(member.fences)) == (member.identity, 1)
 
 
-def test_a_jump_of_the_clock_ends_a_membership(world: World, member: Member) -> None:
+def test_a_jump_of_the_clock_ends_a_membership(world: SliceWorld, member: Member) -> None:
     member.start()
     member.shift = 3600.0
     assert not member.is_member
@@ -225,7 +227,7 @@ def test_a_jump_of_the_clock_ends_a_membership(world: World, member: Member) -> 
 
 @pytest.mark.parametrize("holder", ["", "web-9_x"])
 def test_after_a_conflict_the_lease_is_released_if_it_has_the_same_holder(
-    world: World, member: Member, holder: str
+    world: SliceWorld, member: Member, holder: str
 ) -> None:
     member.start()
     holders = iter([holder or member.identity])
@@ -240,7 +242,7 @@ def test_after_a_conflict_the_lease_is_released_if_it_has_the_same_holder(
 
 
 @pytest.mark.parametrize("mode", ["cut", "error"])
-def test_a_release_is_tried_for_one_attempt(world: World, member: Member, mode: str) -> None:
+def test_a_release_is_tried_for_one_attempt(world: SliceWorld, member: Member, mode: str) -> None:
     member.start()
     member.mode = mode
     assert member.stop() < 5.1
@@ -249,7 +251,9 @@ def test_a_release_is_tried_for_one_attempt(world: World, member: Member, mode: 
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.25, 1.75], ids=["reads", "is on its way", "has no answer"])
-def test_one_that_ends_while_it_joins_keeps_nothing(world: World, member: Member, seconds: float) -> None:
+def test_one_that_ends_while_it_joins_keeps_nothing(
+    world: SliceWorld, member: Member, seconds: float
+) -> None:
     take(world, 0.5)
     world.run(seconds)
     member.stop()
@@ -258,7 +262,7 @@ def test_one_that_ends_while_it_joins_keeps_nothing(world: World, member: Member
 
 
 def test_an_error_of_the_work_after_a_loss_is_logged(
-    world: World, member: Member, caplog: pytest.LogCaptureFixture
+    world: SliceWorld, member: Member, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(fence: LeaseFence) -> NoReturn:
         try:
@@ -274,7 +278,7 @@ def test_an_error_of_the_work_after_a_loss_is_logged(
     assert member.is_member
 
 
-def test_a_namespace_that_does_not_exist_is_a_problem(world: World, member: Member) -> None:
+def test_a_namespace_that_does_not_exist_is_a_problem(world: SliceWorld, member: Member) -> None:
     def refuse(_name: str) -> None:
         raise KubernetesError(404, "NotFound", 'namespaces "gone" not found')
 
@@ -286,7 +290,7 @@ def test_a_namespace_that_does_not_exist_is_a_problem(world: World, member: Memb
     assert member.problems.active() == {}
 
 
-def test_one_that_meets_a_conflict_each_time_tries_again_later(world: World, member: Member) -> None:
+def test_one_that_meets_a_conflict_each_time_tries_again_later(world: SliceWorld, member: Member) -> None:
     world.put(member.lease, {"metadata": {"name": member.lease}, "spec": {"holderIdentity": ""}})
     world.before_write = world.annotate
     world.run(1.9)

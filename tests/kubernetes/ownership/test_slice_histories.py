@@ -42,7 +42,7 @@ HISTORIES = int(os.environ.get("HISTORIES", "0"))
 SEED = int(os.environ.get("SEED", "0"))
 
 
-class Outcome:
+class HistorySummary:
     """What is known after some histories."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def live(
-    outcome: Outcome,
+    outcome: HistorySummary,
     scale: str,
     count: int,
     first: int,
@@ -113,7 +113,7 @@ def test_a_lease_that_is_made_and_deleted_is_not_taken_at_once_by_one_that_has_m
 def test_two_never_own_a_slice_and_none_is_free_for_long(
     number: int, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = Outcome()
+    outcome = HistorySummary()
     for scale, share in SHARES.items():
         if count := share if HISTORIES else share // 6:
             live(outcome, scale, count, number)
@@ -205,7 +205,7 @@ def test_histories_find_two_owners(
 ) -> None:
     breaks(monkeypatch)
     with pytest.raises(AssertionError, match=r"slice \d+ has"):
-        live(Outcome(), "few", 3000, 7, [Phase.generate], OwnersAlone)
+        live(HistorySummary(), "few", 3000, 7, [Phase.generate], OwnersAlone)
 
 
 @pytest.mark.thorough
@@ -216,4 +216,4 @@ def test_histories_find_slices_that_stay_free_and_uneven_shares(
 ) -> None:
     breaks(monkeypatch)
     with pytest.raises(AssertionError, match=r"is free since|\[\d, \d|\{\d"):
-        live(Outcome(), "few", 3000, 7, phases=[Phase.generate])
+        live(HistorySummary(), "few", 3000, 7, phases=[Phase.generate])

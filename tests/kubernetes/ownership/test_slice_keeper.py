@@ -14,12 +14,12 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership.lease import Fence, LeaseRecord
 from adapter.kubernetes.ownership.lease_view import LABEL, WatchedLease
 from adapter.model.autoscaling import slices
-from tests.support.slices import NAME, Process, World, is_open
+from tests.support.slices import NAME, Process, SliceWorld, is_open
 
 
 @contextlib.contextmanager
-def world_of(seed: int = 0) -> Iterator[World]:
-    world = World(seed)
+def world_of(seed: int = 0) -> Iterator[SliceWorld]:
+    world = SliceWorld(seed)
     try:
         yield world
     finally:
@@ -27,7 +27,7 @@ def world_of(seed: int = 0) -> Iterator[World]:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[SliceWorld]:
     with world_of() as world:
         yield world
 
@@ -40,14 +40,14 @@ SETTLED = 10.0
 """Seconds until slices move for the sake of equal shares."""
 
 
-def settle(world: World, members: int = 1) -> list[Process]:
+def settle(world: SliceWorld, members: int = 1) -> list[Process]:
     """Let scalers join, and share the slices."""
     joined = [world.join() for _ in range(members)]
     world.run_until(world.is_fair)
     return joined
 
 
-def put_five(world: World, holder: str) -> None:
+def put_five(world: SliceWorld, holder: str) -> None:
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
     world.put(FIVE, {"metadata": {"name": FIVE, "labels": {LABEL: NAME}}, "spec": spec})
 
@@ -56,12 +56,12 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def owner(world: World, number: int) -> Process:
+def owner(world: SliceWorld, number: int) -> Process:
     ((process, _),) = world.writers[number]
     return process
 
 
-def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: World) -> None:
+def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: SliceWorld) -> None:
     alone = world.join()
     assert world.run_until(world.is_fair) < 1
     assert world.shares() == WHOLE
@@ -72,7 +72,7 @@ def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: World) -> N
     assert alone.calls - calls == 30 + 6 + 12, "those, and looks at the Lease of the installation"
 
 
-def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> None:
+def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: SliceWorld) -> None:
     settle(world)
     world.join()
     begun = world.begun
@@ -82,7 +82,7 @@ def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> N
     assert world.begun == begun + 32
 
 
-def test_one_that_joins_gets_nothing_before_it_is_prepared(world: World) -> None:
+def test_one_that_joins_gets_nothing_before_it_is_prepared(world: SliceWorld) -> None:
     first = world.join(prepare=never)  # alone it does not wait
     world.run_until(world.is_fair)
     is_prepared = asyncio.Event()
@@ -98,7 +98,7 @@ def test_one_that_joins_gets_nothing_before_it_is_prepared(world: World) -> None
     assert set(map(len, second.wanted)) == {32}, "nothing else came between"
 
 
-def test_one_that_is_not_prepared_takes_over_from_the_last_of_the_others(world: World) -> None:
+def test_one_that_is_not_prepared_takes_over_from_the_last_of_the_others(world: SliceWorld) -> None:
     (first,) = settle(world)
     second = world.join(prepare=never)
     world.run(20)
@@ -123,7 +123,7 @@ def test_hand_over_and_failover(members: int) -> None:
         assert world.begun == begun
 
 
-def test_the_fence_of_a_slice_that_was_given_up_is_closed(world: World) -> None:
+def test_the_fence_of_a_slice_that_was_given_up_is_closed(world: SliceWorld) -> None:
     (first,) = settle(world)
     fences = {number: fence for number, ((_, fence),) in world.writers.items()}
     settle(world)
@@ -131,13 +131,13 @@ def test_the_fence_of_a_slice_that_was_given_up_is_closed(world: World) -> None:
     assert {number for number, fence in fences.items() if is_open(fence)} == set(first.owned)
 
 
-def test_scalers_that_are_new_together_wait_for_nothing(world: World) -> None:
+def test_scalers_that_are_new_together_wait_for_nothing(world: SliceWorld) -> None:
     world.join(), world.join(), world.join()
     assert world.run_until(lambda: sum(world.shares()) == slices.COUNT) < 2
     assert world.run_until(world.is_fair) < SETTLED + 3
 
 
-def watch_free(world: World) -> float:
+def watch_free(world: SliceWorld) -> float:
     """Let time pass until the shares are fair; return the largest number of slices that were free at once."""
     most = 0
 
@@ -150,7 +150,7 @@ def watch_free(world: World) -> float:
     return most
 
 
-def test_one_that_leaves_hands_over_few_slices_at_once_which_others_want_before(world: World) -> None:
+def test_one_that_leaves_hands_over_few_slices_at_once_which_others_want_before(world: SliceWorld) -> None:
     first, second, third = settle(world, 3)
     owned = set(first.owned)
     first.leave()
@@ -163,7 +163,7 @@ def test_one_that_leaves_hands_over_few_slices_at_once_which_others_want_before(
     assert expected == [set(second.owned), set(third.owned)]
 
 
-def test_one_that_joins_wants_its_share_before_it_is_released(world: World) -> None:
+def test_one_that_joins_wants_its_share_before_it_is_released(world: SliceWorld) -> None:
     (first,) = settle(world)
     second = world.join()
     world.run(5)
@@ -172,7 +172,7 @@ def test_one_that_joins_wants_its_share_before_it_is_released(world: World) -> N
     assert second.wanted[0] == second.wanted[-1] == set(second.owned)
 
 
-def test_in_a_rolling_update_each_slice_moves_once(world: World) -> None:
+def test_in_a_rolling_update_each_slice_moves_once(world: SliceWorld) -> None:
     olds = settle(world, 4)  # of three, the one with a slice more would leave it to another old one
     world.run(20)
     begun = world.begun
@@ -186,7 +186,7 @@ def test_in_a_rolling_update_each_slice_moves_once(world: World) -> None:
     assert world.begun - begun == slices.COUNT
 
 
-def test_one_that_comes_back_is_prepared_anew_before_others_release_its_share(world: World) -> None:
+def test_one_that_comes_back_is_prepared_anew_before_others_release_its_share(world: SliceWorld) -> None:
     ready = asyncio.Event()
     ready.set()
 
@@ -208,7 +208,7 @@ def test_one_that_comes_back_is_prepared_anew_before_others_release_its_share(wo
     assert first.wanted[-1] == set(first.owned)
 
 
-def test_one_that_ends_without_the_api_server_does_not_wait_for_it(world: World) -> None:
+def test_one_that_ends_without_the_api_server_does_not_wait_for_it(world: SliceWorld) -> None:
     first, second = settle(world, 2)
     first.mode = "cut"
     first.leave()
@@ -217,7 +217,7 @@ def test_one_that_ends_without_the_api_server_does_not_wait_for_it(world: World)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), KubernetesError(500, "x", "of the work")])
-def test_an_error_of_the_work_ends_the_process(world: World, error: Exception) -> None:
+def test_an_error_of_the_work_ends_the_process(world: SliceWorld, error: Exception) -> None:
     async def fail(number: int, fence: Fence) -> None:
         await asyncio.sleep(3 if number == 5 else 100)
         raise error
@@ -233,7 +233,7 @@ def test_an_error_of_the_work_ends_the_process(world: World, error: Exception) -
     assert world.holder(process.lease) == ""
 
 
-def test_work_that_ends_by_itself_begins_again(world: World) -> None:
+def test_work_that_ends_by_itself_begins_again(world: SliceWorld) -> None:
     process = world.join()
     ends = []
 
@@ -247,7 +247,7 @@ def test_work_that_ends_by_itself_begins_again(world: World) -> None:
     assert ends.count(6) == 1
 
 
-def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while(world: World) -> None:
+def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while(world: SliceWorld) -> None:
     first, second, third = settle(world, 3)
     second.leave()
     third.kill()
@@ -258,7 +258,7 @@ def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while(world: World
     assert world.is_fair()
 
 
-def test_the_owner_of_a_slice_is_known_to_all(world: World) -> None:
+def test_the_owner_of_a_slice_is_known_to_all(world: SliceWorld) -> None:
     first, second = world.join(), world.join()
     assert first.keeper.find_owner(5) == ""
     world.run_until(world.is_fair)
@@ -274,7 +274,7 @@ def test_the_owner_of_a_slice_is_known_to_all(world: World) -> None:
 # --- writes that go wrong -----------------------------------------------------------------------------------
 
 
-def test_a_problem_of_one_lease_lasts_until_that_lease_changes(world: World) -> None:
+def test_a_problem_of_one_lease_lasts_until_that_lease_changes(world: SliceWorld) -> None:
     def refuse(name: str) -> None:
         if name in {FIVE, slices.name_of(NAME, 6)}:
             raise KubernetesError(503, "ServiceUnavailable", "refused")
@@ -296,7 +296,7 @@ def test_a_problem_of_one_lease_lasts_until_that_lease_changes(world: World) -> 
     ("seconds", "most"), [(6, 4), (16, 8)], ids=["a member", "one that is no member any more"]
 )
 def test_a_late_member_is_cleared_when_the_api_server_answers_again(
-    world: World, seconds: float, most: float
+    world: SliceWorld, seconds: float, most: float
 ) -> None:
     first, second = settle(world, 2)
     first.kill()
@@ -312,7 +312,7 @@ def test_a_late_member_is_cleared_when_the_api_server_answers_again(
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_a_slice_whose_lease_was_deleted_goes_on_with_its_owner(world: World, members: int) -> None:
+def test_a_slice_whose_lease_was_deleted_goes_on_with_its_owner(world: SliceWorld, members: int) -> None:
     settle(world, members)
     for pause in (1, 20):
         world.run(pause)
@@ -324,7 +324,7 @@ def test_a_slice_whose_lease_was_deleted_goes_on_with_its_owner(world: World, me
 
 
 def test_a_slice_that_is_made_and_hidden_again_before_the_view_shows_it_is_taken_in_a_while(
-    world: World,
+    world: SliceWorld,
 ) -> None:
     settle(world)
     world.run(1)
@@ -338,7 +338,7 @@ def test_a_slice_that_is_made_and_hidden_again_before_the_view_shows_it_is_taken
 
 
 @pytest.mark.parametrize("holder", ["", "pod-9_x"])
-def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: World, holder: str) -> None:
+def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: SliceWorld, holder: str) -> None:
     (first,) = settle(world)
     world.run(1)
     world.edit(FIVE, holderIdentity=holder)
@@ -349,7 +349,7 @@ def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: World, hol
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_container_that_starts_again_has_the_slices_of_its_last_process_at_once(
-    world: World, others: int
+    world: SliceWorld, others: int
 ) -> None:
     first = world.join(pod="uid-0")
     for _ in range(others):
@@ -363,7 +363,7 @@ def test_a_container_that_starts_again_has_the_slices_of_its_last_process_at_onc
 
 
 @pytest.mark.parametrize(("before", "after"), [("", ""), ("", "uid-0"), ("uid-0", ""), ("uid-0", "uid-2")])
-def test_what_may_be_another_container_is_waited_for(world: World, before: str, after: str) -> None:
+def test_what_may_be_another_container_is_waited_for(world: SliceWorld, before: str, after: str) -> None:
     first = world.join("scaler-0", pod=before)
     world.run_until(world.is_fair)
     world.run(5.3)
@@ -376,7 +376,7 @@ CHANGED = "the Lease of a slice was changed or deleted, not by its owner"
 
 
 def test_a_slice_that_a_person_took_from_its_owner_is_logged_once(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SliceWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     settle(world)
     world.run(1)
@@ -390,7 +390,7 @@ def test_a_slice_that_a_person_took_from_its_owner_is_logged_once(
 
 
 def test_an_owner_that_sees_nothing_after_it_took_its_slices_blames_no_other(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SliceWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     (first,) = settle(world)
     first.stalled = True  # the view does not show the last slices that were taken
@@ -400,7 +400,7 @@ def test_an_owner_that_sees_nothing_after_it_took_its_slices_blames_no_other(
 
 
 def test_slices_that_others_took_from_one_that_slept_are_not_logged_as_such(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SliceWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, second = settle(world, 2)
     second.freeze(40)
@@ -409,7 +409,7 @@ def test_slices_that_others_took_from_one_that_slept_are_not_logged_as_such(
     assert CHANGED not in caplog.messages
 
 
-def test_labels_that_were_removed_come_back(world: World) -> None:
+def test_labels_that_were_removed_come_back(world: SliceWorld) -> None:
     first, _ = settle(world, 2)
     world.run(1)
     world.label(first.lease, {"team": "x"})
@@ -426,7 +426,7 @@ def test_labels_that_were_removed_come_back(world: World) -> None:
 class Shown:
     """A view that shows what a test says."""
 
-    def __init__(self, world: World, *listed: WatchedLease) -> None:
+    def __init__(self, world: SliceWorld, *listed: WatchedLease) -> None:
         self.view = world.join().view
         self.list(*listed)
 
@@ -450,7 +450,7 @@ def five(version: str, holder: str = "", duration: int = 15) -> WatchedLease:
     return WatchedLease("default", FIVE, version, LeaseRecord(holder, duration))
 
 
-def test_a_slice_whose_lease_is_made_has_no_owner_if_no_scaler_was_there(world: World) -> None:
+def test_a_slice_whose_lease_is_made_has_no_owner_if_no_scaler_was_there(world: SliceWorld) -> None:
     shown = Shown(world)
     shown.events(five("1"))
     assert shown.view.find_former(five("1")) == ""
@@ -460,7 +460,7 @@ def test_a_slice_whose_lease_is_made_has_no_owner_if_no_scaler_was_there(world: 
 
 
 def test_a_slice_whose_lease_is_made_may_be_that_of_a_scaler_whose_lease_of_it_was_not_seen(
-    world: World,
+    world: SliceWorld,
 ) -> None:
     shown = Shown(world, WatchedLease("default", slices.name_of(NAME, 6), "1", LeaseRecord("pod-9_x", 15)))
     shown.events(five("2"))
@@ -478,7 +478,7 @@ def test_a_slice_whose_lease_is_made_may_be_that_of_a_scaler_whose_lease_of_it_w
     ],
 )
 def test_a_slice_whose_lease_is_made_again_has_the_owner_of_before(
-    world: World, before: list[WatchedLease | None], former: str | None
+    world: SliceWorld, before: list[WatchedLease | None], former: str | None
 ) -> None:
     shown = Shown(world)
     shown.events(*before)
@@ -486,7 +486,7 @@ def test_a_slice_whose_lease_is_made_again_has_the_owner_of_before(
     assert shown.view.find_former(five("9")) == former
 
 
-def test_a_list_does_not_tell_the_owner_of_before(world: World) -> None:
+def test_a_list_does_not_tell_the_owner_of_before(world: SliceWorld) -> None:
     shown = Shown(world, five("1", "pod-9_x"))
     shown.list()
     shown.events(five("3"))
@@ -496,7 +496,7 @@ def test_a_list_does_not_tell_the_owner_of_before(world: World) -> None:
     assert shown.view.find_former(five("6")) is None
 
 
-def test_a_member_is_one_until_it_is_late_and_deleted(world: World) -> None:
+def test_a_member_is_one_until_it_is_late_and_deleted(world: SliceWorld) -> None:
     first, second = settle(world, 2)
 
     def seen() -> set[str]:
@@ -511,7 +511,7 @@ def test_a_member_is_one_until_it_is_late_and_deleted(world: World) -> None:
     assert seen() == {first.lease}
 
 
-def test_a_member_that_only_seems_late_is_left_alone(world: World) -> None:
+def test_a_member_that_only_seems_late_is_left_alone(world: SliceWorld) -> None:
     first, second = settle(world, 2)
     world.run(1)
     second.stalled = True
@@ -524,7 +524,7 @@ def test_a_member_that_only_seems_late_is_left_alone(world: World) -> None:
     )
 
 
-def test_a_silent_watch_is_given_up_before_a_member_is_late(world: World) -> None:
+def test_a_silent_watch_is_given_up_before_a_member_is_late(world: SliceWorld) -> None:
     first, second = settle(world, 2)
     second.stalled = True
     world.run(1)

@@ -6,24 +6,12 @@ tests/e2e/test_idle_scale_down.py shows what a real API server makes of it.
 import asyncio
 from typing import Any
 
-import msgspec
 import pytest
 
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
-
-
-class HandWriter:
-    def __init__(self) -> None:
-        self.slots: list[tuple[Any, ...]] = []
-        self.sent: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    async def acquire(self, *slot: Any) -> None:
-        self.slots.append(slot)
-
-    async def send(self, *given: Any, **options: Any) -> None:
-        self.sent.append((given, options))
+from tests.support.writing import HandWriter
 
 
 @pytest.mark.parametrize("cost", [-3, None], ids=["set", "taken back"])
@@ -31,10 +19,10 @@ async def test_an_apply_names_the_annotation_and_nothing_else(cost: int | None) 
     writer: Any = HandWriter()
     await DeletionCosts(writer, asyncio.Semaphore()).apply("default", "web-1", cost, "web")
     assert writer.slots == [(WriteKind.COST, "default", "web")]
-    (((kind, method, path, content), options),) = writer.sent
+    ((kind, method, path, document, options),) = writer.sent
     assert (kind, method, path) == (WriteKind.COST, "PATCH", "/api/v1/namespaces/default/pods/web-1")
     assert options == {"content_type": "application/apply-patch+yaml", "manager": "fastpath-idle-scale-down"}
     metadata: dict[str, Any] = {"name": "web-1", "namespace": "default"}
     if cost is not None:
         metadata["annotations"] = {COST_ANNOTATION: "-3"}
-    assert msgspec.json.decode(content) == {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    assert document == {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}

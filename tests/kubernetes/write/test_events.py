@@ -16,7 +16,7 @@ from tests.support.writing import Desk, desk_on
 WEB = Regarding("fastpath.io/v1alpha1", "FastPathAutoscaler", "default", "web", "uid-1", "42")
 
 
-class Office:
+class EventOffice:
     """A recorder at work on a cluster."""
 
     def __init__(self, desk: Desk) -> None:
@@ -39,7 +39,7 @@ class Office:
 
 
 @contextlib.asynccontextmanager
-async def at_work(office: Office) -> AsyncIterator[Office]:
+async def at_work(office: EventOffice) -> AsyncIterator[EventOffice]:
     task = asyncio.create_task(office.recorder.run())
     yield office
     task.cancel()
@@ -48,13 +48,13 @@ async def at_work(office: Office) -> AsyncIterator[Office]:
 
 
 @pytest.fixture
-async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
+async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EventOffice]:
     monkeypatch.setattr(events, "RETRY", 0.01)
-    async with Cluster() as cluster, desk_on(cluster) as desk, at_work(Office(desk)) as office:
+    async with Cluster() as cluster, desk_on(cluster) as desk, at_work(EventOffice(desk)) as office:
         yield office
 
 
-async def test_an_event_has_the_form_of_the_hpa_controllers(office: Office) -> None:
+async def test_an_event_has_the_form_of_the_hpa_controllers(office: EventOffice) -> None:
     office.say("New size: 5; reason: pods metric requests above target")
     await until(office.events)
     (event,) = office.events()
@@ -77,21 +77,21 @@ async def test_an_event_has_the_form_of_the_hpa_controllers(office: Office) -> N
     assert event["reportingComponent"] == "fastpath"
 
 
-async def test_a_repeated_event_is_counted(office: Office) -> None:
+async def test_a_repeated_event_is_counted(office: EventOffice) -> None:
     for _ in range(3):
         office.say("no metrics", "FailedGetPodsMetric", "Warning")
     await until(lambda: office.events() and office.events()[0]["count"] == 3)
     assert len(office.events()) == 1
 
 
-async def test_what_the_correlator_holds_back_is_dropped(office: Office) -> None:
+async def test_what_the_correlator_holds_back_is_dropped(office: EventOffice) -> None:
     for _ in range(40):
         office.say("again")
     await until(lambda: office.dropped("spam") == 15)
     assert office.events()[0]["count"] == 25
 
 
-async def test_a_counted_event_whose_time_is_over_starts_again(office: Office) -> None:
+async def test_a_counted_event_whose_time_is_over_starts_again(office: EventOffice) -> None:
     office.say("again")
     await until(office.events)
     (event,) = office.events()
@@ -102,7 +102,7 @@ async def test_a_counted_event_whose_time_is_over_starts_again(office: Office) -
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_while_the_server_fails_all_wait_in_their_order(office: Office, status: int) -> None:
+async def test_while_the_server_fails_all_wait_in_their_order(office: EventOffice, status: int) -> None:
     office.desk.cluster.fail(status, "create", "events", 3)
     office.say("one")
     office.say("two")
@@ -115,7 +115,7 @@ async def test_while_the_server_fails_all_wait_in_their_order(office: Office, st
     assert not office.desk.faults.active()
 
 
-async def test_a_server_that_never_recovers_costs_the_event(office: Office) -> None:
+async def test_a_server_that_never_recovers_costs_the_event(office: EventOffice) -> None:
     office.desk.cluster.fail(503, "create", "events", events.TRIES)
     office.say("one")
     office.say("two")
@@ -124,7 +124,7 @@ async def test_a_server_that_never_recovers_costs_the_event(office: Office) -> N
     assert office.dropped("refused") == 1
 
 
-async def test_what_is_refused_is_not_sent_again(office: Office) -> None:
+async def test_what_is_refused_is_not_sent_again(office: EventOffice) -> None:
     office.desk.cluster.forbid("create", "events")
     office.say("one")
     await until(lambda: office.dropped("refused"))
@@ -132,27 +132,27 @@ async def test_what_is_refused_is_not_sent_again(office: Office) -> None:
     assert office.desk.asked("create", "events") == 1
 
 
-async def test_a_namespace_that_is_gone_is_no_fault(office: Office) -> None:
+async def test_a_namespace_that_is_gone_is_no_fault(office: EventOffice) -> None:
     office.say("one", about=WEB._replace(namespace="gone"))
     await until(lambda: office.dropped("refused"))
     assert not office.desk.faults.active()
 
 
-async def test_nothing_is_written_behind_a_shut_fence(office: Office) -> None:
+async def test_nothing_is_written_behind_a_shut_fence(office: EventOffice) -> None:
     office.desk.gate.passes = 0
     office.say("one")
     await until(lambda: office.dropped("fenced"))
     assert office.events() == []
 
 
-async def test_a_long_text_is_cut(office: Office) -> None:
+async def test_a_long_text_is_cut(office: EventOffice) -> None:
     office.say("x" * 5000)
     await until(office.events)
     assert office.events()[0]["message"] == "x" * 1024
 
 
 async def test_the_orderly_end_writes_what_is_recorded(cluster: Cluster, desk: Desk) -> None:
-    office = Office(desk)
+    office = EventOffice(desk)
     cluster.delay(0.1, "create", "events")
     async with at_work(office):
         office.say("one")
@@ -164,7 +164,7 @@ async def test_the_orderly_end_writes_what_is_recorded(cluster: Cluster, desk: D
 
 
 async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
-    office = Office(desk)
+    office = EventOffice(desk)
     cluster.fail(503, "create", "events", 100)
     async with at_work(office):
         office.say("one")
@@ -179,7 +179,7 @@ async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
 
 @pytest.mark.parametrize("broken", ["_document", "Correlator.correlate"])
 async def test_an_event_with_a_defect_is_dropped_and_the_next_one_written(
-    office: Office, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    office: EventOffice, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     owner, _, name = f"events.{broken}".rpartition(".")
     place = events if owner == "events" else events.Correlator

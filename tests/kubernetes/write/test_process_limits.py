@@ -14,34 +14,19 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import LoopClock
 from tests.support.waiting import running
+from tests.support.writing import HandWriter
 
 pytestmark = pytest.mark.looptime
-
-
-class HandWriter:
-    """A writer whose slots are free, and whose writes end when a test says so."""
-
-    def __init__(self) -> None:
-        self.under_way = 0
-        self.paths: list[str] = []
-        self.ends = asyncio.Event()
-
-    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None: ...
-
-    async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
-        self.under_way += 1
-        await self.ends.wait()
-        self.under_way -= 1
-        self.paths.append(path)
 
 
 class Slices:
     """Two slices of a process, the namespaces a and b."""
 
-    def __init__(self, writer: HandWriter | None = None) -> None:
+    def __init__(self) -> None:
         clock, self.monitoring = LoopClock(), Monitoring()
         problems = ProblemLog(self.monitoring, clock)
-        self.writer = HandWriter() if writer is None else writer
+        self.writer = HandWriter()
+        self.writer.ends.clear()
         used = cast("Writer", self.writer)
         shared, backlog = StatusWriters(self.monitoring), EventBacklog(self.monitoring)
         self.statuses = {name: StatusWriter(used, clock, problems, shared) for name in "ab"}
@@ -58,6 +43,10 @@ class Slices:
     def record(self, namespace: str, number: int) -> None:
         about = Regarding("v1", "FastPathAutoscaler", namespace, str(number), "uid")
         self.events[namespace].record(about, "Normal", "SuccessfulRescale", "New size: 3")
+
+    def paths(self) -> list[str]:
+        """Return where writes were sent that have ended."""
+        return [sent.path for sent in self.writer.sent]
 
     def waiting(self, kind: WriteKind) -> float | None:
         return self.monitoring.registry.get_sample_value("fastpath_write_queue_length", {"type": kind.label})
@@ -92,7 +81,7 @@ async def test_statuses_are_written_at_once_for_all_slices_together() -> None:
             assert slices.writer.under_way == status.AT_ONCE
         slices.writer.ends.set()
         await asyncio.sleep(1)
-        assert {f"a/{number}" for number in range(20)} <= set(slices.writer.paths), (
+        assert {f"a/{number}" for number in range(20)} <= set(slices.paths()), (
             "a slice that ends keeps no other from writing"
         )
 
@@ -108,7 +97,7 @@ async def test_events_wait_for_all_slices_together_and_the_largest_namespace_los
     slices.writer.ends.set()
     async with running(slices.events["b"].run()):
         await asyncio.sleep(1)
-    assert slices.writer.paths == ["/api/v1/namespaces/b/events"]
+    assert slices.paths() == ["/api/v1/namespaces/b/events"]
 
 
 async def test_repeated_events_are_remembered_by_the_process() -> None:
@@ -119,5 +108,5 @@ async def test_repeated_events_are_remembered_by_the_process() -> None:
         slices.record("a", 0)
     async with running(slices.events["a"].run()):
         await asyncio.sleep(1)
-    first, second = slices.writer.paths
+    first, second = slices.paths()
     assert second.startswith(f"{first}/")

@@ -24,7 +24,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Asked:
+class AskedTurns:
     """Turns asked for together, and in which order and when they came."""
 
     def __init__(self, budget: WriteRateLimiter, *kinds: WriteKind) -> None:
@@ -47,7 +47,7 @@ async def spend(budget: WriteRateLimiter, count: int) -> None:
 
 async def test_a_seconds_worth_goes_at_once_then_it_is_the_rate() -> None:
     budget, _ = build()
-    came = await Asked(budget, *[WriteKind.SCALE] * 25).all()
+    came = await AskedTurns(budget, *[WriteKind.SCALE] * 25).all()
     assert [at for _, at in came[:10]] == [0.0] * 10
     assert [at for _, at in came[10:]] == pytest.approx([0.1 * n for n in range(1, 16)], abs=0.01)
 
@@ -64,7 +64,7 @@ async def test_floor_before_scale_before_status_before_event() -> None:
         WriteKind.SCALE,
         WriteKind.FLOOR,
     )
-    came = await Asked(budget, *kinds).all()
+    came = await AskedTurns(budget, *kinds).all()
     assert [kind for kind, _ in came] == ["floor", "scale", "scale", "status", "status", "event", "event"]
 
 
@@ -76,7 +76,7 @@ async def test_floor_before_scale_before_status_before_event() -> None:
 async def test_the_slot_of_a_cancelled_write_goes_to_the_next(moment: float, turns: int) -> None:
     budget, _ = build(1.0)
     await spend(budget, 1)
-    asked = Asked(budget, WriteKind.SCALE, WriteKind.STATUS)
+    asked = AskedTurns(budget, WriteKind.SCALE, WriteKind.STATUS)
     for _ in range(turns):
         await asyncio.sleep(0)
     asyncio.get_running_loop().call_later(moment, asked.tasks[0].cancel)
@@ -88,13 +88,13 @@ async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
     budget, _ = build()
     budget.pause(10.0)
     budget.pause(1.0)
-    assert await Asked(budget, WriteKind.SCALE).all() == [("scale", 10.0)]
+    assert await AskedTurns(budget, WriteKind.SCALE).all() == [("scale", 10.0)]
 
 
 async def test_a_pause_for_events_keeps_no_scale_waiting() -> None:
     budget, _ = build()
     budget.pause(3.0, WriteKind.STATUS)
-    came = await Asked(budget, WriteKind.EVENT, WriteKind.STATUS, WriteKind.SCALE).all()
+    came = await AskedTurns(budget, WriteKind.EVENT, WriteKind.STATUS, WriteKind.SCALE).all()
     assert came == [("scale", 0.0), ("status", 3.0), ("event", 3.0)]
 
 
@@ -102,20 +102,20 @@ async def test_who_is_paused_does_not_hold_up_who_comes_before() -> None:
     budget, _ = build()
     await spend(budget, 10)
     budget.pause(3.0, WriteKind.EVENT)
-    came = await Asked(budget, WriteKind.EVENT, *[WriteKind.SCALE] * 3).all()
+    came = await AskedTurns(budget, WriteKind.EVENT, *[WriteKind.SCALE] * 3).all()
     assert [kind for kind, _ in came] == ["scale", "scale", "scale", "event"]
     assert [at for _, at in came] == pytest.approx([0.1, 0.2, 0.3, 3.0], abs=0.01)
 
 
 async def test_a_rate_below_one() -> None:
     budget, _ = build(0.5)
-    came = await Asked(budget, *[WriteKind.SCALE] * 3).all()
+    came = await AskedTurns(budget, *[WriteKind.SCALE] * 3).all()
     assert [at for _, at in came] == pytest.approx([0.0, 2.0, 4.0], abs=0.01)
 
 
 async def test_the_queue_is_a_metric() -> None:
     budget, monitoring = build()
-    asked = Asked(budget, *[WriteKind.SCALE] * 14)
+    asked = AskedTurns(budget, *[WriteKind.SCALE] * 14)
     await asyncio.sleep(0)
 
     def waiting() -> float | None:

@@ -239,7 +239,7 @@ async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_ano
 # --- at the cluster -----------------------------------------------------------------------------------------
 
 
-class Office:
+class StatusOffice:
     """A status writer at work on a cluster, and the autoscalers there."""
 
     def __init__(self, desk: Desk) -> None:
@@ -294,19 +294,19 @@ class Office:
 
 
 @pytest.fixture
-async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
+async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StatusOffice]:
     """Give an office whose periods are a hundredth of the real ones."""
     monkeypatch.setattr(statuswriter, "PERIOD", 0.15)
     monkeypatch.setattr(statuswriter, "RETRY", 0.01)
     monkeypatch.setattr(statuswriter, "RETRY_LIMIT", 0.15)
     async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
+        office = StatusOffice(desk)
         office.make("web", "api")
         async with running(office.writer):
             yield office
 
 
-async def test_a_recreated_object_starts_from_its_own_status(office: Office) -> None:
+async def test_a_recreated_object_starts_from_its_own_status(office: StatusOffice) -> None:
     office.submit(change(desired_replicas=3))
     await until(office.status)
     office.desk.cluster.delete("hpa", "web")
@@ -315,7 +315,7 @@ async def test_a_recreated_object_starts_from_its_own_status(office: Office) -> 
     await until(office.status)
 
 
-async def test_the_whole_status_is_replaced(office: Office) -> None:
+async def test_the_whole_status_is_replaced(office: StatusOffice) -> None:
     office.desk.cluster.patch(
         "hpa", "web", {"status": {"lastScaleTime": "2026-01-01T00:00:00Z", "currentReplicas": 9}}
     )
@@ -324,7 +324,7 @@ async def test_the_whole_status_is_replaced(office: Office) -> None:
     await until(lambda: office.status() == {"currentReplicas": 2, "desiredReplicas": 3})
 
 
-async def test_a_newer_version_is_no_obstacle(office: Office) -> None:
+async def test_a_newer_version_is_no_obstacle(office: StatusOffice) -> None:
     """A user edits the spec while a status is on its way."""
     office.submit(change(desired_replicas=3), version="1")
     await until(office.status)
@@ -333,7 +333,7 @@ async def test_a_newer_version_is_no_obstacle(office: Office) -> None:
     assert not office.failed
 
 
-async def test_another_object_of_that_name_gets_nothing(office: Office) -> None:
+async def test_another_object_of_that_name_gets_nothing(office: StatusOffice) -> None:
     office.submit(change(desired_replicas=3), uid="00000000-0000-0000-0000-000000000000")
     await until(lambda: office.desk.writes("status", "conflict"))
     await asyncio.sleep(0.05)
@@ -342,7 +342,7 @@ async def test_another_object_of_that_name_gets_nothing(office: Office) -> None:
     assert not office.desk.faults.active()
 
 
-async def test_an_object_that_is_gone_is_forgotten(office: Office) -> None:
+async def test_an_object_that_is_gone_is_forgotten(office: StatusOffice) -> None:
     office.submit(change(desired_replicas=3))
     office.desk.cluster.delete("hpa", "web")
     await until(lambda: office.desk.writes("status", "refused"))
@@ -351,7 +351,7 @@ async def test_an_object_that_is_gone_is_forgotten(office: Office) -> None:
     assert not office.desk.faults.active()
 
 
-async def test_a_status_that_was_not_taken_stays_wanted(office: Office) -> None:
+async def test_a_status_that_was_not_taken_stays_wanted(office: StatusOffice) -> None:
     office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 3)
     office.submit(change(desired_replicas=3))
     await until(lambda: office.failed)
@@ -364,7 +364,7 @@ async def test_a_status_that_was_not_taken_stays_wanted(office: Office) -> None:
 
 
 @pytest.mark.parametrize("passes", [0, 2], ids=["for its slot", "on its way"])
-async def test_a_shut_fence_holds_statuses_back(office: Office, passes: int) -> None:
+async def test_a_shut_fence_holds_statuses_back(office: StatusOffice, passes: int) -> None:
     office.desk.gate.passes = passes
     office.submit(change(desired_replicas=3))
     await until(lambda: office.desk.writes("status", "fenced"))
@@ -373,7 +373,7 @@ async def test_a_shut_fence_holds_statuses_back(office: Office, passes: int) -> 
     await until(office.status)
 
 
-async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: Office) -> None:
+async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: StatusOffice) -> None:
     office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 100)
     office.submit(change(desired_replicas=3))
     await until(office.desk.faults.active)
@@ -388,7 +388,7 @@ async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: O
 
 
 async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Desk) -> None:
-    office = Office(desk)
+    office = StatusOffice(desk)
     office.make("web", "api")
     cluster.delay(0.1, "patch")
     async with running(office.writer):
@@ -402,7 +402,7 @@ async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Des
 
 
 async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
-    office = Office(desk)
+    office = StatusOffice(desk)
     office.make("web")
     cluster.delay(10, "patch")
     office.submit(change(desired_replicas=3))
@@ -411,7 +411,7 @@ async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
 
 
 async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -> None:
-    office = Office(desk)
+    office = StatusOffice(desk)
     office.make("web")
     cluster.fail(409, "patch", "horizontalpodautoscalers/status")
     cluster.forbid("get", "horizontalpodautoscalers/status")
@@ -421,7 +421,7 @@ async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -
     assert not office.desk.faults.active(), "with the term its faults are over"
 
 
-async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -> None:
+async def test_a_defect_in_what_follows_a_refusal_is_contained(office: StatusOffice) -> None:
     office.is_broken = True
     office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 1)
     office.submit(change(current_replicas=3))
@@ -430,7 +430,7 @@ async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -
 
 
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
-    office: Office, caplog: pytest.LogCaptureFixture
+    office: StatusOffice, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks() -> Any:
         raise ZeroDivisionError

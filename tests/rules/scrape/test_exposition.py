@@ -166,7 +166,7 @@ def test_many_labels_are_read_in_a_time_that_grows_with_their_number() -> None:
 # --- against prometheus_client --------------------------------------------------------------------
 
 
-class Line(NamedTuple):
+class WrittenSample(NamedTuple):
     """A sample to be written: raw text of value and of what follows it."""
 
     name: str
@@ -210,13 +210,15 @@ def _written_labels(labels: dict[str, str], glue: str = ",") -> str:
     return "{" + glue.join(f'{name}="{escape(value)}"' for name, value in labels.items()) + "}"
 
 
-def _lines(times: st.SearchStrategy[str], exemplars: st.SearchStrategy[str]) -> st.SearchStrategy[list[Line]]:
+def _lines(
+    times: st.SearchStrategy[str], exemplars: st.SearchStrategy[str]
+) -> st.SearchStrategy[list[WrittenSample]]:
     rest = st.builds(lambda time, exemplar: time + exemplar, times, exemplars)
     labels = st.dictionaries(_LABEL_NAMES, _LABEL_VALUES, max_size=3)
-    return st.lists(st.builds(Line, _NAMES, labels, _VALUES, rest), max_size=12)
+    return st.lists(st.builds(WrittenSample, _NAMES, labels, _VALUES, rest), max_size=12)
 
 
-def _written(line: Line, glue: str = ",") -> str:
+def _written(line: WrittenSample, glue: str = ",") -> str:
     labels = _written_labels(line.labels, glue) if line.labels else ""
     return f"{line.name}{labels} {line.value}{line.rest}"
 
@@ -259,7 +261,7 @@ _WANTED = st.lists(_NAMES, unique=True, max_size=3)
 )
 @pytest.mark.timeout(180)
 def test_text_is_read_as_prometheus_client_reads_it(
-    lines: list[Line], wanted: list[str], glue: str, between: str, end: str
+    lines: list[WrittenSample], wanted: list[str], glue: str, between: str, end: str
 ) -> None:
     body = between.join(_written(line, glue) for line in lines) + end
 
@@ -269,7 +271,7 @@ def test_text_is_read_as_prometheus_client_reads_it(
 @given(_lines(_TIMES_OPENMETRICS, st.one_of(st.just(""), _EXEMPLARS)), _WANTED, st.sampled_from(["", "\n"]))
 @pytest.mark.timeout(180)
 def test_openmetrics_is_read_as_prometheus_client_reads_it(
-    lines: list[Line], wanted: list[str], end: str
+    lines: list[WrittenSample], wanted: list[str], end: str
 ) -> None:
     written = [_written(line) for line in lines]
 

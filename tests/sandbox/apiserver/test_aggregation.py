@@ -1,20 +1,18 @@
 """APIServices of the sandbox cluster: the proxied requests and the discovery documents."""
 
 import base64
-import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.answering import AnsweringServer
 from tests.support.tls import Authority
 
 GROUP = "things.example"
@@ -22,43 +20,21 @@ V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 RESOURCES = [{"resource": "things", "responseKind": {"group": GROUP, "version": "v1", "kind": "Thing"}}]
 
 
-class Behind:
-    """The server behind: remembers what arrives, answers what a test says."""
+class Behind(AnsweringServer):
+    """The server behind, which asks for certificates."""
 
-    def __init__(self) -> None:
-        self.headers: list[dict[str, list[str]]] = []
-        self.targets: list[str] = []
+    def __init__(self, authority: Authority, *names: str) -> None:
+        context = authority.server_context(authority.issue(*names) if names else None)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(authority.file)
+        super().__init__(b'{"kind":"Thing"}', tls=context)
         self.peers: list[Any] = []
-        self.status = 200
-        self.body: bytes = b'{"kind":"Thing"}'
-        self.more = {"ETag": '"1"', "X-Own": "kept back"}
 
-    async def handle(self, request: web.Request) -> web.Response:
-        self.headers.append({name: request.headers.getall(name) for name in request.headers})
-        self.targets.append(request.raw_path)
+    async def answer(self, request: web.BaseRequest) -> web.Response:
         assert request.transport is not None
         self.peers.append(request.transport.get_extra_info("peercert"))
-        return web.Response(
-            status=self.status, body=self.body, headers=self.more, content_type="application/json"
-        )
-
-
-@contextlib.asynccontextmanager
-async def behind(authority: Authority, *names: str) -> AsyncIterator[tuple[Behind, int]]:
-    """Serve `Behind` over TLS with a certificate for `names`."""
-    made = Behind()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", made.handle)
-    context = authority.server_context(authority.issue(*names) if names else None)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.load_verify_locations(authority.file)
-    server = TestServer(app, host="127.0.0.1", scheme="https")
-    await server.start_server(ssl=context)
-    try:
-        assert server.port is not None
-        yield made, server.port
-    finally:
-        await server.close()
+        more = {"ETag": '"1"', "X-Own": "kept back"}
+        return web.Response(status=self.status, body=self.body, headers=more, content_type="application/json")
 
 
 def register(
@@ -91,10 +67,10 @@ async def test_a_request_arrives_as_from_kube_apiserver(authority: Authority, tm
     shown = tmp_path / "proxy.pem"
     shown.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
     async with (
-        behind(authority, "things.outside.svc") as (server, port),
+        Behind(authority, "things.outside.svc") as server,
         Cluster(tokens={"jane-token": "jane"}, proxy_certificate=shown) as cluster,
     ):
-        register(cluster, port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
+        register(cluster, server.port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
         target = f"/apis/{GROUP}/v1/namespaces/a/things/%2A?labelSelector=a%3Db"
         status, body, headers = await read(
             cluster,
@@ -109,26 +85,27 @@ async def test_a_request_arrives_as_from_kube_apiserver(authority: Authority, tm
             },
         )
         assert (status, body, headers["etag"], "x-own" in headers) == (200, {"kind": "Thing"}, '"1"', False)
-        assert server.targets == [target], "the path goes on as it was written"
-        [arrived] = server.headers
-        assert arrived["X-Remote-User"] == ["jane"]
-        assert arrived["X-Remote-Group"] == ["system:authenticated"]
-        assert (arrived["Accept"], arrived["Audit-Id"]) == (["application/json"], ["one"])
+        assert [arrived.raw_path for arrived in server.requests] == [target], (
+            "the path goes on as it was written"
+        )
+        arrived = server.requests[0].headers
+        assert arrived.getall("X-Remote-User") == ["jane"]
+        assert arrived.getall("X-Remote-Group") == ["system:authenticated"]
+        assert (arrived.getall("Accept"), arrived.getall("Audit-Id")) == (["application/json"], ["one"])
         assert not {"Authorization", "Cookie"} & arrived.keys()
         [peer] = server.peers
         assert peer is not None
 
 
 async def test_without_a_certificate_and_without_a_caller(authority: Authority) -> None:
-    async with behind(authority) as (server, port), Cluster() as cluster:
-        register(cluster, port, insecureSkipTLSVerify=True)
+    async with Behind(authority) as server, Cluster() as cluster:
+        register(cluster, server.port, insecureSkipTLSVerify=True)
         server.status, server.body = 404, b"404 page not found\n"
         status, body, _ = await read(cluster, f"/apis/{GROUP}/v1")
         assert (status, body) == (404, "404 page not found\n")
-        assert (server.headers[0]["X-Remote-User"], server.headers[0]["X-Remote-Group"]) == (
-            ["system:anonymous"],
-            ["system:unauthenticated"],
-        )
+        arrived = server.requests[0].headers
+        assert arrived.getall("X-Remote-User") == ["system:anonymous"]
+        assert arrived.getall("X-Remote-Group") == ["system:unauthenticated"]
         assert server.peers == [None]
 
 
@@ -136,12 +113,12 @@ async def test_without_a_certificate_and_without_a_caller(authority: Authority) 
 async def test_a_certificate_for_another_name_is_refused(
     authority: Authority, names: tuple[str, ...]
 ) -> None:
-    async with behind(authority, *names) as (server, port), Cluster() as cluster:
-        register(cluster, port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
+    async with Behind(authority, *names) as server, Cluster() as cluster:
+        register(cluster, server.port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
         status, body, _ = await read(cluster, f"/apis/{GROUP}/v1")
         assert (status, body["reason"]) == (503, "ServiceUnavailable")
         assert "error trying to reach service" in body["message"]
-        assert server.targets == []
+        assert server.paths == []
 
 
 @pytest.mark.parametrize("service", [{}, {"clusterIP": "10.0.0.1"}], ids=["no Service", "a cluster IP"])
@@ -163,17 +140,17 @@ async def discovered(cluster: Cluster) -> list[Any]:
 
 
 async def test_discovery(authority: Authority) -> None:
-    async with behind(authority) as (server, port), Cluster() as cluster:
-        register(cluster, port, insecureSkipTLSVerify=True, versionPriority=10)
-        register(cluster, port, insecureSkipTLSVerify=True, versionPriority=20, version="v2")
+    async with Behind(authority) as server, Cluster() as cluster:
+        register(cluster, server.port, insecureSkipTLSVerify=True, versionPriority=10)
+        register(cluster, server.port, insecureSkipTLSVerify=True, versionPriority=20, version="v2")
         entry = {"version": "v1", "freshness": "Current", "resources": RESOURCES}
         server.body = json.dumps({"items": [{"metadata": {"name": GROUP}, "versions": [entry]}]}).encode()
         assert await discovered(cluster) == [
             {"version": "v2", "resources": [], "freshness": "Current"},
             entry,
         ]
-        assert server.targets == ["/apis"], "one question for all the groups of a server"
-        assert server.headers[0]["X-Remote-Group"] == ["system:masters"]
+        assert server.paths == ["/apis"], "one question for all the groups of a server"
+        assert server.requests[0].headers.getall("X-Remote-Group") == ["system:masters"]
         _, groups, _ = await read(cluster, "/apis")
         [group] = [each for each in groups["groups"] if each["name"] == GROUP]
         assert [each["version"] for each in group["versions"]] == ["v2", "v1"]
@@ -182,8 +159,8 @@ async def test_discovery(authority: Authority) -> None:
 
 @pytest.mark.parametrize(("status", "body"), [(503, b"{}"), (200, b"no json"), (0, b"")])
 async def test_a_server_that_is_not_well(authority: Authority, status: int, body: bytes) -> None:
-    async with behind(authority) as (server, port), Cluster() as cluster:
-        register(cluster, port if status else 1, insecureSkipTLSVerify=True)
+    async with Behind(authority) as server, Cluster() as cluster:
+        register(cluster, server.port if status else 1, insecureSkipTLSVerify=True)
         server.status, server.body = status, body
         assert (await read(cluster, f"/apis/{GROUP}/v1"))[0] == (status or 503)
         assert await discovered(cluster) == [{"version": "v1", "freshness": "Stale"}]

@@ -66,7 +66,7 @@ class Metrics:
         self.answers[f"{CUSTOM}/pods/*/load"] = {"kind": "MetricValueList", "items": items}
 
 
-class World:
+class HandSyncedHPAs:
     """A cluster with two pods of one Deployment, and a controller that is synced by hand."""
 
     def __init__(self, cluster: Cluster, metrics: Metrics, controller: NativeController, url: str) -> None:
@@ -121,7 +121,7 @@ USAGE = {
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[HandSyncedHPAs]:
     metrics = Metrics()
     async with Cluster() as cluster, RawTestServer(metrics.handle) as server:
         cluster.create(deployment("web", "shop", 2))
@@ -136,7 +136,7 @@ async def world() -> AsyncIterator[World]:
                 client, MetricsAPI(asking, clock, ("v1beta1",)), clock, period=0.05, random=lambda: 0.0
             )
             await controller.start()
-            yield World(cluster, metrics, controller, url)
+            yield HandSyncedHPAs(cluster, metrics, controller, url)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def world() -> AsyncIterator[World]:
         ),
     ],
 )
-async def test_scales_as_the_object_says(world: World, spec: dict[str, Any], replicas: int) -> None:
+async def test_scales_as_the_object_says(world: HandSyncedHPAs, spec: dict[str, Any], replicas: int) -> None:
     world.autoscale(**spec)
     world.metrics.show_pods(world.cluster, "50")
 
@@ -163,7 +163,7 @@ async def test_scales_as_the_object_says(world: World, spec: dict[str, Any], rep
     assert (entry["manager"], entry["subresource"]) == ("kube-controller-manager", "scale")
 
 
-async def test_remembers_what_it_recommended(world: World) -> None:
+async def test_remembers_what_it_recommended(world: HandSyncedHPAs) -> None:
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")
     await world.controller.sync(KEY)
@@ -210,7 +210,7 @@ async def test_remembers_what_it_recommended(world: World) -> None:
     ],
 )  # fmt: skip
 async def test_every_api_is_asked_as_the_controller_asks(
-    world: World, metric: dict[str, Any], path: str, body: dict[str, Any]
+    world: HandSyncedHPAs, metric: dict[str, Any], path: str, body: dict[str, Any]
 ) -> None:
     world.autoscale(metric)
     names = [pod["metadata"]["name"] for pod in world.cluster.list("Pod", "shop")]
@@ -240,7 +240,7 @@ async def test_every_api_is_asked_as_the_controller_asks(
     ids=["a metric", "pods", "a write", "a target"],
 )
 async def test_what_fails_is_a_condition(
-    world: World, spec: dict[str, Any], forbidden: tuple[str, str], condition: tuple[str, str]
+    world: HandSyncedHPAs, spec: dict[str, Any], forbidden: tuple[str, str], condition: tuple[str, str]
 ) -> None:
     world.autoscale(**spec)
     if forbidden[1] != "no metric":
@@ -254,13 +254,13 @@ async def test_what_fails_is_a_condition(
     assert world.replicas() == 2
 
 
-def writes(world: World) -> int:
+def writes(world: HandSyncedHPAs) -> int:
     return sum(
         each.method == "PUT" and each.resource == "deployments/scale" for each in world.cluster.requests
     )
 
 
-async def test_after_a_conflict_the_old_decision_is_written_again(world: World) -> None:
+async def test_after_a_conflict_the_old_decision_is_written_again(world: HandSyncedHPAs) -> None:
     """A raise of the Deployment while metrics are read is overwritten with the earlier decision."""
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")
@@ -280,7 +280,7 @@ async def test_after_a_conflict_the_old_decision_is_written_again(world: World) 
     )
 
 
-async def test_what_is_not_changed_conflicts_with_nothing(world: World) -> None:
+async def test_what_is_not_changed_conflicts_with_nothing(world: HandSyncedHPAs) -> None:
     world.autoscale()
     world.metrics.show_pods(world.cluster, "10")
     world.metrics.meanwhile = lambda: world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
@@ -299,7 +299,7 @@ async def test_what_is_not_changed_conflicts_with_nothing(world: World) -> None:
         pytest.param(503, 1, 1, 2, id="only after conflicts"),
     ],
 )
-async def test_attempts(world: World, code: int, times: int, attempts: int, replicas: int) -> None:
+async def test_attempts(world: HandSyncedHPAs, code: int, times: int, attempts: int, replicas: int) -> None:
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")
     world.cluster.fail(code, "update", "deployments/scale", times)
@@ -312,7 +312,7 @@ async def test_attempts(world: World, code: int, times: int, attempts: int, repl
     assert world.conditions()["AbleToScale"] == reason
 
 
-async def test_a_conflict_whose_scale_cannot_be_read_again(world: World) -> None:
+async def test_a_conflict_whose_scale_cannot_be_read_again(world: HandSyncedHPAs) -> None:
     """What was read at first is written again, and conflicts again."""
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")
@@ -329,7 +329,7 @@ async def test_a_conflict_whose_scale_cannot_be_read_again(world: World) -> None
     assert world.replicas() == 12
 
 
-async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
+async def test_two_autoscalers_of_the_same_pods(world: HandSyncedHPAs) -> None:
     """The first one scales, as it is alone; then neither does, until one is deleted."""
     assert await world.controller.sync(KEY) is None, "there is no such object"
     world.autoscale()
@@ -349,7 +349,7 @@ async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
         await until(lambda: world.conditions()["ScalingActive"][0] == "True")
 
 
-async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) -> None:
+async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: HandSyncedHPAs) -> None:
     """It does not conflict with other autoscalers then, as upstream."""
     world.autoscale(minReplicas=3)
     world.autoscale(name="second")
@@ -363,7 +363,7 @@ async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) ->
     assert not made.error
 
 
-async def test_a_list_that_cannot_be_read_changes_nothing(world: World) -> None:
+async def test_a_list_that_cannot_be_read_changes_nothing(world: HandSyncedHPAs) -> None:
     world.autoscale()
     async with running(world.controller.run()):
         await until(lambda: world.metrics.asked)
@@ -375,7 +375,7 @@ async def test_a_list_that_cannot_be_read_changes_nothing(world: World) -> None:
         await until(lambda: world.replicas() == 4)
 
 
-async def test_objects_come_and_go(world: World, tmp_path: Path) -> None:
+async def test_objects_come_and_go(world: HandSyncedHPAs, tmp_path: Path) -> None:
     authority = tmp_path / "ca.crt"
     authority.write_text("unused: the server speaks plain HTTP")
     world.metrics.show_pods(world.cluster, "20")

@@ -19,7 +19,7 @@ from tests.support.clock import FakeClock
 from tests.support.serving import Reviews
 
 
-class Connection:
+class PeerConnection:
     """A connection without TLS, or one that is gone."""
 
     def __init__(self, peer: Peer | None) -> None:
@@ -36,7 +36,7 @@ class Request(dict[Any, Any]):
     method = "GET"
     raw_headers = ((b"X-Remote-User", b"admin"),)
 
-    def __init__(self, connection: Connection, transport: Connection | None) -> None:
+    def __init__(self, connection: PeerConnection, transport: PeerConnection | None) -> None:
         self.protocol = connection
         self.transport = transport
 
@@ -56,20 +56,20 @@ LIVEZ = find_route("/livez", VERSIONS)
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "no TLS"])
 def test_a_closed_connection_is_not_authenticated(*, gone: bool) -> None:
-    connection = Connection(None)
+    connection = PeerConnection(None)
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, None if gone else connection), LIVEZ)
     assert connection.peer is None
 
 
 def test_a_path_without_an_access_is_refused() -> None:
-    connection = Connection(Peer(None))
+    connection = PeerConnection(Peer(None))
     assert admit(Request(connection, connection), LIVEZ)
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, connection), Route("unknown", RequestLabels("GET")))
 
 
 def test_an_unreadable_certificate_is_refused() -> None:
-    connection = Connection(Peer(b"no certificate"))
+    connection = PeerConnection(Peer(b"no certificate"))
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, connection), LIVEZ)

@@ -139,7 +139,7 @@ async def test_both_ways_are_one(serve: ServerFactory) -> None:
     assert sum(alone.ways.values()) == followed.ways["task"]
 
 
-class Held:
+class HeldQueue:
     """Meets `FairQueue` as far as a connection uses it: no turn comes by itself."""
 
     def __init__(self) -> None:
@@ -151,12 +151,12 @@ class Held:
         return False
 
 
-async def waiting_for_its_turn(counted: Counted) -> tuple[Connection, ClientConnection, Held]:
+async def waiting_for_its_turn(counted: Counted) -> tuple[Connection, ClientConnection, HeldQueue]:
     caller = await counted.served.connect()
     for _ in range(2):
         caller.writer.write(WARM)
         assert (await caller.read_answer()).status == 200
-    (end,), held = counted.served.ends, Held()
+    (end,), held = counted.served.ends, HeldQueue()
     end._turns = held  # type: ignore[assignment]
     caller.writer.write(WARM)
     await waiting.until(lambda: len(held.starts) == 1)

@@ -41,7 +41,7 @@ from tests.support.certificates import Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
-from tests.support.serving import careless_context
+from tests.support.serving import Answer, Connection, careless_context
 from tests.world import faulty
 from tests.world.faulty import FaultyPrometheus
 
@@ -176,17 +176,11 @@ FAILURES = {
 REVIEWS = {"no tokens": "tokenreviews", "no reviews": "subjectaccessreviews"}
 
 
-class Connection:
-    """One TLS connection and what was sent over it."""
+class StrictConnection(Connection):
+    """Reads only responses that are well-formed in every part."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def read_answer(self, *, is_head: bool) -> tuple[int, dict[str, str], bytes]:
-        """Read one response, which has to be well-formed in every part."""
-        head = (await self.reader.readuntil(b"\r\n\r\n"))[:-4].decode("ascii")
-        status_line, *lines = head.split("\r\n")
+    async def read_answer(self, *, head: bool = False) -> Answer:
+        status_line, *lines = (await self.reader.readuntil(b"\r\n\r\n"))[:-4].decode("ascii").split("\r\n")
         found = re.fullmatch(r"HTTP/\d\.\d ([2345]\d\d) [A-Za-z -]+", status_line)
         assert found is not None, status_line
         status, headers = int(found[1]), dict[str, str]()
@@ -195,8 +189,8 @@ class Connection:
             assert separator, line
             assert name.lower() not in headers, f"{line} stands there twice"
             headers[name.lower()] = value
-        length = 0 if is_head or status == 304 else int(headers["content-length"])
-        return status, headers, await self.reader.readexactly(length)
+        length = 0 if head or status == 304 else int(headers["content-length"])
+        return Answer(status, headers, await self.reader.readexactly(length))
 
 
 class Target:
@@ -209,7 +203,7 @@ class Target:
         self._port = port
         self._contexts = contexts
         self._secrets = secrets
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, StrictConnection] = {}
         self._last: Hostile | None = None
 
     async def ask(self, peer: str, *requests: Hostile) -> None:
@@ -234,12 +228,13 @@ class Target:
             self._last = request
 
     async def _read(
-        self, peer: str, connection: Connection, number: str, request: Hostile, *, is_followed: bool
+        self, peer: str, connection: StrictConnection, number: str, request: Hostile, *, is_followed: bool
     ) -> None:
         self.sent += 1
         try:
             async with limited(PATIENCE):
-                status, headers, body = await connection.read_answer(is_head=request.is_head)
+                answer = await connection.read_answer(head=request.is_head)
+                status, headers, body = answer.status, answer.headers, answer.body
                 if request.framed and body != BARE and not (request.is_head and status == 400):
                     assert headers["audit-id"] == number, "the answer is another's"
                 closes = headers.get("connection") == "close"
@@ -297,7 +292,7 @@ class Target:
         found = self._open.get(peer)
         if found is None or found.reader.at_eof():  # one that was idle for longer than the server keeps it
             streams = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._contexts[peer])
-            found = self._open[peer] = Connection(*streams)
+            found = self._open[peer] = StrictConnection(*streams)
         return found
 
     def _leave(self, peer: str) -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from fastpath_sandbox.apiserver import patches
 from tests.support.kubectl import Kubectl
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 HPA = """\
 # who shops

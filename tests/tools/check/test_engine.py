@@ -1,18 +1,17 @@
 """`fastpath check` on values, histograms, short windows and nodes, with a real Prometheus."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from adapter.cli import main
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.support.verbs import Printed, printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -84,22 +83,15 @@ def prometheus(module_prometheus: PrometheusFactory) -> PrometheusServer:
     return server
 
 
-class Checked(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Awaitable[Checked]]
+Run = Callable[..., Awaitable[Printed]]
 
 
 @pytest.fixture
 def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixture[str]) -> Run:
-    async def check(*arguments: str, rules: str = RULES) -> Checked:
+    async def check(*arguments: str, rules: str = RULES) -> Printed:
         (tmp_path / "rules.yaml").write_text(rules)
-        command = ["check", str(tmp_path / "rules.yaml"), f"--prometheus-url={prometheus.url}", *arguments]
-        status = await asyncio.to_thread(main.main, command)
-        return Checked(status, *capsys.readouterr())
+        prometheus_url = f"--prometheus-url={prometheus.url}"
+        return await printed(capsys, "check", str(tmp_path / "rules.yaml"), prometheus_url, *arguments)
 
     return check
 
@@ -146,7 +138,7 @@ def warnings_of(document: dict[str, Any]) -> dict[str, list[str]]:
 
 
 async def test_answers_that_are_no_values_are_warnings(run: Run) -> None:
-    warned = warnings_of(json.loads((await run("-o", "json")).out))
+    warned = warnings_of((await run("-o", "json")).document)
     assert any("1 of 2 values has no quantity (9.3e+15 is beyond" in one for one in warned["rules[3]"])
     assert any(
         "1 of 2 values has no quantity (9.3e+15 is beyond" in one for one in warned["externalRules[0]"]
@@ -159,7 +151,7 @@ async def test_names_are_compared_with_the_objects_of_the_cluster(
     run: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
     flag = f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
-    warned = warnings_of(json.loads((await run("-o", "json", flag)).out))
+    warned = warnings_of((await run("-o", "json", flag)).document)
     sentence = (
         "0 of 2 nodes of the cluster have a sample: label instance is 10.0.0.1:10250, 10.0.0.2:10250, and "
         "they are named node-1, node-2; map the label of their names"

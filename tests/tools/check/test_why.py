@@ -1,23 +1,20 @@
 """`fastpath check --why` and `--prometheus-url` against a real Prometheus and the sandbox cluster."""
 
-import asyncio
-import json
 import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from adapter.cli import main
 from adapter.errors import KubernetesError
 from adapter.model.resources import Catalogue
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools.live.servers import ClusterReader
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.support.verbs import Printed, printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -124,11 +121,7 @@ def _samples(now: float) -> list[Written]:
     return samples
 
 
-class Checked(NamedTuple):
-    status: int
-    out: str
-    err: str
-
+class Checked(Printed):
     @property
     def conclusion(self) -> str:
         return self.out.splitlines()[-1]
@@ -162,12 +155,11 @@ def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixt
     (tmp_path / "rules.yaml").write_text(RULES)
 
     async def check(*arguments: str) -> Checked:
-        command = ["check", str(tmp_path / "rules.yaml"), f"--prometheus-url={prometheus.url}", *arguments]
-        status = await asyncio.to_thread(main.main, command)
-        captured = capsys.readouterr()
-        return Checked(
-            status, captured.out.replace(f"{tmp_path}/", ""), captured.err.replace(f"{tmp_path}/", "")
+        prometheus_url = f"--prometheus-url={prometheus.url}"
+        status, *texts = await printed(
+            capsys, "check", str(tmp_path / "rules.yaml"), prometheus_url, *arguments
         )
+        return Checked(status, *(text.replace(f"{tmp_path}/", "") for text in texts))
 
     return check
 
@@ -382,7 +374,7 @@ async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
 
 async def test_why_as_json(run: Run) -> None:
     checked = await run("--why=load", "--object=node/node-a", "-o", "json")
-    document = json.loads(checked.out)
+    document = checked.document
     assert document["metric"] == "load"
     assert [step["title"] for step in document["steps"]] == [
         "what each rule makes of the series of the last 10m0s",
@@ -391,7 +383,7 @@ async def test_why_as_json(run: Run) -> None:
     assert document["conclusion"].startswith("load is served for namespaces, pods and not for nodes")
     assert (document["served"], checked.status) == (False, 1)
     checked = await run("--why=load", "--object=pod/shop/web-0", "-o", "json")
-    assert (json.loads(checked.out)["served"], checked.status) == (True, 0)
+    assert (checked.document["served"], checked.status) == (True, 0)
 
 
 async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> None:
@@ -483,7 +475,7 @@ async def test_the_real_series_as_json(run: Run, tmp_path: Path) -> None:
         "'<<.Series>>{<<.LabelMatchers>>,'}\n"
         "- {seriesQuery: 'sum(load)', metricsQuery: load}\n"
     )
-    rules = json.loads((await run("-o", "json")).out)["rules"]
+    rules = (await run("-o", "json")).document["rules"]
     assert rules[0]["samples"] == 4
     assert rules[1]["refused"].startswith("bad_data: ")
     assert rules[2]["unread"].startswith("bad_data: ")
@@ -516,7 +508,7 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     assert "warning   Prometheus refuses the query: bad_data: " in "\n".join(warnings)
     assert (checked.status, checked.err) == (0, "")
     assert (await run("--strict")).status == 2
-    documents = json.loads((await run("-o", "json")).out)["resourceQueries"]
+    documents = (await run("-o", "json")).document["resourceQueries"]
     assert [each.get("samples") for each in documents] == [4, 1, 0, None]
     assert documents[3]["refused"].startswith("bad_data: ")
     checked = await run("--prometheus-url=http://127.0.0.1:1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 
 class Converted:

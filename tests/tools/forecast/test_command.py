@@ -18,7 +18,8 @@ from fastpath_forecast.simulate.load import Load, of_points
 from fastpath_tools.forecast import command
 from fastpath_tools.forecast.options import COMMAND
 from fastpath_tools.loads import sources
-from tests.support.simulation import HPA, Printed
+from tests.support.simulation import HPA
+from tests.support.verbs import Printed
 from tests.tools.forecast.cards import candidate, card, weekly_load
 
 FPA = HPA.replace("autoscaling/v2", "fastpath.io/v1alpha1").replace(

@@ -1,18 +1,18 @@
 """`fastpath doctor` beside a cluster over HTTP: what it asks. What it prints: tests/golden/doctor."""
 
+import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_tools.live.cluster import option_values
 from fastpath_tools.live.sources import selectors_of
 from tests.golden.stored_clusters import StoredCluster
+from tests.support.answering import AnsweringServer, forward
 from tests.support.doctor import Doctor
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor"
@@ -45,20 +45,11 @@ async def test_whether_the_usage_of_pods_counts_is_what_the_leader_shows(
     given = {"metric": "cpu", "values": {}, "overdue": "", "ageSeconds": 1, "notFaster": "1 of 2 is not"}
     document = {"status": {"conditions": [condition]}, "last": {"inputs": [given]}}
 
-    async def show(request: web.Request) -> web.Response:
-        assert request.path == "/debug/fastpath/autoscalers/shop/web"
-        return web.json_response(document)
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", show)
-    async with TestServer(app, host="127.0.0.1") as scaler:
-        kubectl = tmp_path / "kubectl"
-        words = f"Forwarding from 127.0.0.1:{scaler.port} -> 10254"
-        kubectl.write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/calls\necho '{words}'\nexec sleep 60\n")
-        kubectl.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    async with AnsweringServer(json.dumps(document).encode()) as scaler:
+        calls = forward(tmp_path, monkeypatch, scaler)
         slow = await run.hops(f"--config={rules}")
         condition["status"] = "True"
+        scaler.body = json.dumps(document).encode()
         fast = await run.hops(f"--config={rules}")
     assert slow["scrape"]["finding"].endswith("; the pods' own usage does not count: 1 of 2 is not")
     assert (slow["scrape"]["state"], slow["decision"]["mostSeconds"]) == ("warning", 15.0)
@@ -66,8 +57,8 @@ async def test_whether_the_usage_of_pods_counts_is_what_the_leader_shows(
         "Fastpath scrapes the pods every 1 s (resourceRules.cpu.scrape)"
     )
     assert (fast["scrape"]["mostSeconds"], fast["decision"]["mostSeconds"]) == (1.0, 1.0)
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert [call.split()[-2:] for call in calls] == [["pod/scaler-0", ":10254"]] * 2
+    assert set(scaler.paths) == {"/debug/fastpath/autoscalers/shop/web"}
+    assert [call.split()[-2:] for call in calls.read_text().splitlines()] == [["pod/scaler-0", ":10254"]] * 2
 
 
 async def test_nothing_is_changed(cluster: Cluster, run: Doctor) -> None:

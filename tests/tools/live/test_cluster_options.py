@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from aiohttp import web
 
 from adapter.config.option_fields import Command
 from adapter.errors import InputError
@@ -13,31 +12,15 @@ from adapter.model.apiservices import ServiceReference
 from fastpath_tools import certs, preflight
 from fastpath_tools.live import cluster_options
 from fastpath_tools.live.cluster_options import KubeconfigOptions
+from tests.support.answering import AnsweringServer
 
 COMMAND = Command(verb="ask", options=KubeconfigOptions, about="Asks.\n")
 
 
-class Server:
-    """Remembers which user asked."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.users: list[str | None] = []
-
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        self.users.append(request.headers.get("Impersonate-User"))
-        return web.json_response({})
-
-
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    made = Server()
-    runner = web.ServerRunner(web.Server(made.handle))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+async def server() -> AsyncIterator[AnsweringServer]:
+    async with AnsweringServer() as server:
+        yield server
 
 
 def write(path: Path, url: str) -> Path:
@@ -61,14 +44,14 @@ async def ask(*arguments: str) -> None:
         await client.get("/version")
 
 
-async def test_context_and_user_are_those_of_the_flags(server: Server, tmp_path: Path) -> None:
+async def test_context_and_user_are_those_of_the_flags(server: AnsweringServer, tmp_path: Path) -> None:
     file = write(tmp_path / "config", server.url)
     await ask(f"--kubeconfig={file}", "--context=there")
     await ask(f"--kubeconfig={file}", "--context=there", "--as=jane")
-    assert server.users == [None, "jane"]
+    assert [asked.headers.get("Impersonate-User") for asked in server.requests] == [None, "jane"]
 
 
-async def test_a_context_that_does_not_exist(server: Server, tmp_path: Path) -> None:
+async def test_a_context_that_does_not_exist(server: AnsweringServer, tmp_path: Path) -> None:
     file = write(tmp_path / "config", server.url)
     with pytest.raises(
         InputError, match=r"--kubeconfig: .*contexts: expected one with the name 'here', found 0"

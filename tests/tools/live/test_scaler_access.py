@@ -14,6 +14,7 @@ from fastpath_sandbox.listener import Listener
 from fastpath_tools.live.cluster_options import KubeconfigOptions, ScalerAddressOptions
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 from fastpath_tools.live.scaler_access import LeaderReader
+from tests.support.answering import AnsweringServer, forward
 
 SHOP = slices.slice_of("shop")
 _FLEET = FleetView(version="v1", time="2026-11-28T00:00:00.000Z", autoscalers=[])
@@ -47,16 +48,6 @@ async def test_what_it_refuses_is_unread(reader: LeaderReader) -> None:
     assert refused.why.endswith("/debug/fastpath/autoscalers/shop/other?journal=false: not decided here")
 
 
-def forward(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Path:
-    """Have kubectl forward to an address; return the file with its command lines."""
-    kubectl, calls = folder / "kubectl", folder / "calls"
-    words = f"Forwarding from {url.removeprefix('http://')} -> 10254"
-    kubectl.write_text(f"#!/bin/sh\necho \"$@\" >>{calls}\necho '{words}'\nexec sleep 60\n")
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return calls
-
-
 def decided(namespace: str) -> FleetEntry:
     state = ("Deployment web", "Boost", 2, 2, 2, 8, "", None, None, 0, 0, 0, True, "")
     return FleetEntry("HorizontalPodAutoscaler", namespace, "web", *state)
@@ -68,15 +59,12 @@ async def test_leases_that_are_not_trusted_start_few_processes_and_show_their_na
     """Users who may edit a namespace can make such Leases, and Pods that answer."""
     shown = msgspec.structs.replace(_FLEET, autoscalers=[decided("shop"), decided("tenant")])
 
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return web.Response(body=msgspec.json.encode(shown))
-
     leaders = tuple(
         Leader(f"tenant/s-slice-{number:02d}", f"pod-{number}_1", 1.0, 15.0, number, is_trusted=False)
         for number in range(64)
     )
-    async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
-        calls = forward(tmp_path, monkeypatch, scaler.url)
+    async with AnsweringServer(msgspec.json.encode(shown)) as scaler, contextlib.AsyncExitStack() as stack:
+        calls = forward(tmp_path, monkeypatch, scaler)
         reader = LeaderReader(KubeconfigOptions(context="staging"), stack)
         *views, left = await reader.read_all(Leaders(leaders))
     started = calls.read_text().splitlines()
@@ -87,11 +75,8 @@ async def test_leases_that_are_not_trusted_start_few_processes_and_show_their_na
 
 
 async def test_the_scaler_of_fastpath_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return web.Response(body=b"{}")
-
-    async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
-        calls = forward(tmp_path, monkeypatch, scaler.url)
+    async with AnsweringServer() as scaler, contextlib.AsyncExitStack() as stack:
+        calls = forward(tmp_path, monkeypatch, scaler)
         leaders = Leaders(
             (
                 Leader("shop/fastpath-scaler", "forged_1", 0.0, 15.0, SHOP, is_trusted=False),
@@ -103,11 +88,8 @@ async def test_the_scaler_of_fastpath_is_asked_first(tmp_path: Path, monkeypatch
 
 
 async def test_a_response_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return web.Response(body=b" " * ((16 << 20) + 1))
-
-    async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
-        forward(tmp_path, monkeypatch, scaler.url)
+    async with AnsweringServer(b" " * ((16 << 20) + 1)) as scaler, contextlib.AsyncExitStack() as stack:
+        forward(tmp_path, monkeypatch, scaler)
         leaders = Leaders((Leader("fastpath/fastpath-scaler", "scaler-0_1", 1.0, 15.0, SHOP),))
         read = await LeaderReader(KubeconfigOptions(), stack).read(leaders, "shop", "web")
     assert isinstance(read, Unread)

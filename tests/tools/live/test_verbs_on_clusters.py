@@ -3,7 +3,6 @@
 What is advised is done, and `fastpath doctor` has nothing against the result.
 """
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -16,7 +15,6 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.cli import main
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
@@ -25,8 +23,9 @@ from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
 from tests.support import doctor
-from tests.support.doctor import REQUESTS, Finished
+from tests.support.doctor import REQUESTS
 from tests.support.tls import Authority
+from tests.support.verbs import Printed, printed
 from tests.tools.ownerleases import owner_leases
 
 pytestmark = pytest.mark.timeout(60)
@@ -46,7 +45,7 @@ rules:
 COMMAND = re.compile(r"kubectl -n shop get hpa web -o yaml \| fastpath boost (.*)- \| kubectl apply -f -")
 
 
-class Kind(NamedTuple):
+class ClusterKind(NamedTuple):
     """A kind of cluster: who has which APIService, and what `fastpath doctor shop/web` has to say there.
 
     `renewed` is how long ago the scaler renewed its Lease, None without a scaler. `change` is a part of what
@@ -64,28 +63,28 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "no adapter": Kind(
+    "no adapter": ClusterKind(
         {},
         status=1,
         diagnosis=f"no APIService is registered for {CUSTOM}",
         change="install a metrics adapter: docs/guides/deploy.md",
     ),
-    "prometheus-adapter": Kind({f"v1beta1.{CUSTOM}": ADAPTER}, preflight=1),
-    "prometheus-adapter and KEDA": Kind(
+    "prometheus-adapter": ClusterKind({f"v1beta1.{CUSTOM}": ADAPTER}, preflight=1),
+    "prometheus-adapter and KEDA": ClusterKind(
         {f"v1beta1.{CUSTOM}": ADAPTER, f"v1beta1.{EXTERNAL}": KEDA}, preflight=1
     ),
-    "KEDA beside Fastpath": Kind(
+    "KEDA beside Fastpath": ClusterKind(
         REGISTERED | {f"v1beta1.{EXTERNAL}": KEDA}, renewed=1.0, floors=True, change="--handshake object -"
     ),
-    "Fastpath without a scaler": Kind(REGISTERED, change="boost it: install components/scaler first"),
-    "Fastpath without floors": Kind(
+    "Fastpath without a scaler": ClusterKind(REGISTERED, change="boost it: install components/scaler first"),
+    "Fastpath without floors": ClusterKind(
         REGISTERED, renewed=1.0, change="boost it: install components/scaler first"
     ),
-    "Fastpath with a scaler": Kind(REGISTERED, renewed=1.0, floors=True, change="fastpath boost - |"),
-    "a scaler that is gone": Kind(
+    "Fastpath with a scaler": ClusterKind(REGISTERED, renewed=1.0, floors=True, change="fastpath boost - |"),
+    "a scaler that is gone": ClusterKind(
         REGISTERED, renewed=3600.0, floors=True, change="boost it: have the scaler run first: scaler-0_1 last"
     ),
-    "rights of one namespace": Kind(
+    "rights of one namespace": ClusterKind(
         REGISTERED,
         renewed=1.0,
         floors=True,
@@ -100,7 +99,7 @@ KINDS = {
 }
 
 
-class Server:
+class FloorsServer:
     """A metrics server: custom metrics in the `versions` that are registered to it, and floors."""
 
     def __init__(self, versions: Collection[str], *, floors: bool) -> None:
@@ -135,7 +134,7 @@ class Scene:
     """A cluster of a kind, with HPA web of Deployment web in namespace shop; verbs run beside it."""
 
     def __init__(
-        self, kind: Kind, cluster: Cluster, folder: Path, capsys: pytest.CaptureFixture[str]
+        self, kind: ClusterKind, cluster: Cluster, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.kind = kind
         self.cluster = cluster
@@ -143,11 +142,9 @@ class Scene:
         self.kubeconfig = cluster.kubeconfig(folder / "kubeconfig")
         self._capsys = capsys
 
-    async def run(self, *arguments: str, connected: bool = True) -> Finished:
-        self._capsys.readouterr()
+    async def run(self, *arguments: str, connected: bool = True) -> Printed:
         flags = [f"--kubeconfig={self.kubeconfig}"] if connected else []
-        status = await asyncio.to_thread(main.main, [*arguments, *flags])
-        return Finished(status, *self._capsys.readouterr())
+        return await printed(self._capsys, *arguments, *flags)
 
     async def examine(self) -> dict[str, Any]:
         """Return what `fastpath doctor shop/web` says, with its status."""
@@ -167,7 +164,7 @@ async def scene(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Scene]:
-    kind: Kind = KINDS[request.param]
+    kind: ClusterKind = KINDS[request.param]
     monkeypatch.setenv("PATH", "")  # no scaler is asked, which the sandbox has no pods for
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster())
@@ -177,7 +174,7 @@ async def scene(
         for place in set(kind.servers.values()):
             names = {name for name, owner in kind.servers.items() if owner == place}
             application = web.Application()
-            server = Server(names, floors=kind.floors and place == FASTPATH)
+            server = FloorsServer(names, floors=kind.floors and place == FASTPATH)
             application.router.add_route("*", "/{path:.*}", server.handle)
             running = TestServer(application, host="127.0.0.1", scheme="https")
             await running.start_server(ssl=authority.server_context())

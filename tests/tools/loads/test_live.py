@@ -1,6 +1,5 @@
 """`fastpath simulate --name`: autoscaler and rules of the sandbox cluster, load of a real Prometheus."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from adapter.cli import main
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_doctor import QUEUE, RULES, install
@@ -16,6 +14,7 @@ from tests.support import schedules
 from tests.support.doctor import REQUESTS, hpa
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.support.verbs import Printed, printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -41,7 +40,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield cluster
 
 
-Run = Callable[..., Awaitable[tuple[int, str, str]]]
+Run = Callable[..., Awaitable[Printed]]
 
 
 @pytest.fixture
@@ -50,8 +49,7 @@ def run(
 ) -> Run:
     kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
 
-    async def simulate(*arguments: str, name: str = "web", namespace: str = "shop") -> tuple[int, str, str]:
-        capsys.readouterr()
+    async def simulate(*arguments: str, name: str = "web", namespace: str = "shop") -> Printed:
         given = [
             f"--kubeconfig={kubeconfig}",
             f"--namespace={namespace}",
@@ -60,9 +58,7 @@ def run(
             "--last=10m",
             "--pod-start=20s",
         ]
-        status = await asyncio.to_thread(main.main, ["simulate", *given, *arguments])
-        shown = capsys.readouterr()
-        return status, shown.out, shown.err
+        return await printed(capsys, "simulate", *given, *arguments)
 
     return simulate
 

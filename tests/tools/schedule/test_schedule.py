@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.schedules import document
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 DAILY = {"from": "08:00", "to": "18:00"}
 

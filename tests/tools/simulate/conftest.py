@@ -8,7 +8,8 @@ import pytest
 
 from adapter.cli import main
 from fastpath_tools.simulate import running
-from tests.support.simulation import HPA, STEP, Printed
+from tests.support.simulation import HPA, STEP
+from tests.support.verbs import Printed
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND,
 from fastpath_forecast.simulate import load as loads
 from fastpath_forecast.simulate.load import LoadSpan
 from fastpath_tools.loads import sources, wording
-from tests.support.simulation import HPA, Printed
+from tests.support.simulation import HPA
+from tests.support.verbs import Printed
 
 Run = Callable[..., Printed]
 FIGURES = [

@@ -30,7 +30,7 @@ LOAD = {
 }
 
 
-class Recording:
+class RecordedScaler:
     """A scaler whose journal keeps what each decision is made from, under a load that a test sets."""
 
     def __init__(self, **spec: Any) -> None:
@@ -68,7 +68,7 @@ class Recording:
 
 
 async def test_half_an_hour_of_changing_load_replays_without_a_difference() -> None:
-    recording = Recording(
+    recording = RecordedScaler(
         behavior={
             "scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]},
             "scaleDown": {
@@ -125,7 +125,7 @@ async def test_pending_capacity_is_part_of_a_record() -> None:
 
 
 async def test_the_first_difference_names_the_step_where_both_part() -> None:
-    recording = Recording()
+    recording = RecordedScaler()
     await recording.share(10, 0)
     for _ in range(3):
         await recording.share(200, 0)
@@ -146,7 +146,7 @@ async def test_the_first_difference_names_the_step_where_both_part() -> None:
 
 
 async def test_a_journal_without_records_says_how_to_get_them() -> None:
-    recording = Recording()
+    recording = RecordedScaler()
     recording.bench.journal = Journal()
     recording.bench.start()
     recording.bench.put(fpa([LOAD]), 3)

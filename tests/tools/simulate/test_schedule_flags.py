@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support import schedules
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 Run = Callable[..., Printed]
 START = ("--start", "2026-11-23T06:50:00Z")

@@ -14,7 +14,8 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPASc
 from fastpath_forecast.simulate.policies import read_policy
 from fastpath_tools.simulate import running, suggest
 from fastpath_tools.simulate.inputs import SUGGESTED
-from tests.support.simulation import HPA, PODS, Printed, autoscaler
+from tests.support.simulation import HPA, PODS, autoscaler
+from tests.support.verbs import Printed
 
 Run = Callable[..., Printed]
 PACES = {name: read_policy(name) for name in SUGGESTED}

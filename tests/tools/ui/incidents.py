@@ -37,7 +37,7 @@ externalRules:
 NAME = "http_requests_per_second"
 
 
-class MetricsServer:
+class AgedMetrics:
     """The server behind the metrics APIs: values as they are, or a refusal; `age` is that of the values."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Incident:
         self,
         workloads: Workloads,
         cluster: Cluster,
-        metrics: MetricsServer,
+        metrics: AgedMetrics,
         prometheus: ScriptedPrometheus,
         folder: Path,
         url: str,
@@ -196,7 +196,7 @@ def measured(value: str, name: str = NAME) -> list[Any]:
 @asynccontextmanager
 async def incident(folder: Path, authority: Authority) -> AsyncIterator[Incident]:
     """Return a cluster with Deployment shop/web of four Ready pods, whose metrics APIs work."""
-    metrics, prometheus = MetricsServer(), ScriptedPrometheus()
+    metrics, prometheus = AgedMetrics(), ScriptedPrometheus()
     application, engine = web.Application(), web.Application()
     application.router.add_route("*", "/{path:.*}", metrics.handle)
     engine.router.add_route("*", "/{path:.*}", prometheus.handle)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from adapter.autoscaler import debug
@@ -32,6 +31,7 @@ from adapter.model.autoscaling.view import (
 )
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH
+from fastpath_sandbox.listener import Listener
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State
 from fastpath_tools.live.facts import Leaders
@@ -39,6 +39,7 @@ from fastpath_tools.ui import autoscaler_page
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
+from tests.support.answering import forward
 from tests.support.doctor import CPU, HANDSHAKE, fast_facts
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
 from tests.support.tls import Authority
@@ -344,12 +345,10 @@ async def test_the_document_of_a_scaler_is_shown_as_it_is(
     decided = view(Restraint.HELD, mode="Boost", history=PAST)
     bodies = [debug.encode(decided), b'{"version": "v0"}']
 
-    async def show(request: web.Request) -> web.Response:
+    async def show(request: web.BaseRequest) -> web.Response:
         assert request.path == "/debug/fastpath/autoscalers/shop/web"
         return web.Response(body=bodies.pop(0), content_type="application/json")
 
-    application = web.Application()
-    application.router.add_get("/{path:.*}", show)
     shop.create(REQUESTS_SPEC, HANDSHAKE, mode="boost")
     lease = {
         "holderIdentity": "scaler-0_1",
@@ -358,12 +357,8 @@ async def test_the_document_of_a_scaler_is_shown_as_it_is(
     }
     for document in owner_leases("shop", lease):
         shop.cluster.create(document)
-    async with TestServer(application, host="127.0.0.1") as scaler:
-        kubectl = tmp_path / "kubectl"
-        words = f"Forwarding from 127.0.0.1:{scaler.port} -> 10254"
-        kubectl.write_text(f"#!/bin/sh\necho '{words}'\nexec sleep 60\n")
-        kubectl.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    async with Listener(show, "127.0.0.1", 0) as scaler:
+        forward(tmp_path, monkeypatch, scaler)
         async with shop.reader() as reader:
             shown, other = await reader.read(), await reader.read()
     assert (debug.encode(shown.view), shown.notes) == (debug.encode(decided), ())

@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import doctor, tools
-from tests.support.simulation import Printed
+from tests.support.verbs import Printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

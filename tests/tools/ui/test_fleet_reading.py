@@ -28,23 +28,21 @@ from fastpath_tools.ui.options import COMMAND
 from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
 from tests.support import doctor
+from tests.support.answering import AnsweringServer, forward
 from tests.support.waiting import running, until
 from tests.tools.ui.autoscaler_views import ENTRY
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
 
 
-class FleetScaler:
+class FleetScaler(AnsweringServer):
     """The debug endpoint of a scaler: shows `entries`, or answers with `status`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.entries = [ENTRY]
-        self.status = 200
-        self.paths: list[str] = []
-        self.port = 0
 
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        self.paths.append(request.path)
+    async def answer(self, _: web.BaseRequest) -> web.Response:
         if self.status != 200:
             return web.json_response({"message": "no such path"}, status=self.status)
         view = FleetView(version=VERSION, time="2026-11-27T00:00:00.000Z", autoscalers=self.entries)
@@ -54,20 +52,9 @@ class FleetScaler:
 @pytest.fixture
 async def scaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FleetScaler]:
     """Serve it behind a kubectl that notes each of its runs."""
-    shown = FleetScaler()
-    runner = web.ServerRunner(web.Server(shown.handle))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    shown.port = runner.addresses[0][1]
-    program = tmp_path / "kubectl"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/runs\n'
-        f"echo 'Forwarding from 127.0.0.1:{shown.port} -> 10254'\nexec sleep 60\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    yield shown
-    await runner.cleanup()
+    async with FleetScaler() as shown:
+        forward(tmp_path, monkeypatch, shown)
+        yield shown
 
 
 @pytest.fixture
@@ -151,7 +138,7 @@ async def test_what_scalers_decide_comes_from_them(
     assert (rows["web"].floor, rows["web"].is_capped, rows["web"].age) == (7, True, 0.8)
     assert rows["plain"].age is None
     assert scaler.paths == ["/debug/fastpath/autoscalers"], "one process owns both slices"
-    assert (tmp_path / "runs").read_text().count("port-forward") == 1
+    assert (tmp_path / "calls").read_text().count("port-forward") == 1
 
 
 async def test_a_new_state_of_scaler_and_objects_is_seen(
@@ -165,7 +152,7 @@ async def test_a_new_state_of_scaler_and_objects_is_seen(
     cluster.create(doctor.hpa("new", doctor.CPU))
     fleet = await read_until(reader, lambda rows: rows["web"].desired == 9 and "new" in rows)
     assert by_name(fleet)["web"].fault == "<b>"
-    assert (tmp_path / "runs").read_text().count("port-forward") == 1
+    assert (tmp_path / "calls").read_text().count("port-forward") == 1
 
 
 async def test_a_scaler_that_has_no_such_endpoint_is_a_note(
@@ -191,10 +178,9 @@ async def test_a_port_that_failed_is_forwarded_again(
     monkeypatch.setattr("fastpath_tools.live.scaler_access.REFORWARD", 0.0)
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     lead(cluster)
-    port, scaler.port = scaler.port, 1
     program = tmp_path / "kubectl"
     working = program.read_text()
-    program.write_text(working.replace(str(port), "1"))
+    program.write_text(working.replace(str(scaler.port), "1"))
     reader = await opened()
     fleet = await reader.read()
     assert fleet.notes[0].startswith("what a scaler decides cannot be read: http://127.0.0.1:1/debug")

@@ -43,7 +43,7 @@ class Texts:
         )
 
 
-class Served(NamedTuple):
+class ServedPages(NamedTuple):
     """A server with one page at "" and one at ``a/b``."""
 
     port: int
@@ -61,7 +61,7 @@ class Served(NamedTuple):
 
 
 @pytest.fixture
-async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServedPages]:
     monkeypatch.setattr(renewed, "SECONDS", 0.05)
     page = Texts()
 
@@ -72,14 +72,14 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
         PageServer(TOKEN, Templates(f"/{TOKEN}/", "prod"), find).listening(0) as port,
         ClientSession() as http,
     ):
-        yield Served(port, page, http)
+        yield ServedPages(port, page, http)
 
 
 # -- which requests it serves --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("path", "status"), answers("ui/server", "paths"))
-async def test_only_paths_below_the_token(served: Served, path: str, status: int) -> None:
+async def test_only_paths_below_the_token(served: ServedPages, path: str, status: int) -> None:
     url = URL(f"http://127.0.0.1:{served.port}{path}", encoded=True)
     async with served.http.get(url) as response:
         assert response.status == status
@@ -89,11 +89,11 @@ async def test_only_paths_below_the_token(served: Served, path: str, status: int
 
 
 @pytest.mark.parametrize(("host", "status"), answers("ui/server", "hosts"))
-async def test_only_its_own_host(served: Served, host: str, status: int) -> None:
+async def test_only_its_own_host(served: ServedPages, host: str, status: int) -> None:
     assert (await served.get(Host=host.format(port=served.port)))[0] == status
 
 
-async def test_a_request_with_two_hosts(served: Served) -> None:
+async def test_a_request_with_two_hosts(served: ServedPages) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     host = f"Host: 127.0.0.1:{served.port}\r\n"
     writer.write(f"GET /{TOKEN}/ HTTP/1.1\r\n{host}{host}\r\n".encode())
@@ -103,20 +103,20 @@ async def test_a_request_with_two_hosts(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("headers", "status"), answers("ui/server", "sites"))
-async def test_no_request_of_another_site(served: Served, headers: dict[str, str], status: int) -> None:
+async def test_no_request_of_another_site(served: ServedPages, headers: dict[str, str], status: int) -> None:
     sent = {name: value.format(port=served.port) for name, value in headers.items()}
     assert (await served.get(**sent))[0] == status
     assert served.page.reads == (status == 200)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
-async def test_no_method_that_could_change_anything(served: Served, method: str) -> None:
+async def test_no_method_that_could_change_anything(served: ServedPages, method: str) -> None:
     async with served.http.request(method, served.root) as response:
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
     assert served.page.reads == 0
 
 
-async def test_a_head_and_a_body(served: Served) -> None:
+async def test_a_head_and_a_body(served: ServedPages) -> None:
     for path in ("", "style.css", "events?page="):
         async with served.http.head(served.root + path) as response:
             assert (response.status, await response.read()) == (200, b"")
@@ -125,7 +125,7 @@ async def test_a_head_and_a_body(served: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "none", "style.css", "page.js", "events?page=", "events?page=none"])
-async def test_headers(served: Served, path: str) -> None:
+async def test_headers(served: ServedPages, path: str) -> None:
     async with served.http.get(served.root + path) as response:
         headers = response.headers
         policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
@@ -147,7 +147,7 @@ async def test_headers(served: Served, path: str) -> None:
         assert headers["Cache-Control"] == "no-store"
 
 
-async def test_it_listens_on_this_machine_only(served: Served) -> None:
+async def test_it_listens_on_this_machine_only(served: ServedPages) -> None:
     for address in ("127.0.0.2", "::1"):
         with pytest.raises(OSError, match="onnect"):
             await asyncio.open_connection(address, served.port)
@@ -162,7 +162,7 @@ async def test_tokens_are_long_and_differ() -> None:
 # -- pages ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_page_works_without_scripts(served: Served) -> None:
+async def test_a_page_works_without_scripts(served: ServedPages) -> None:
     status, text = await served.get("?name=a&name=b")
     assert status == 200
     assert '<div id="first"><p>one</p></div>\n<div id="second"><p>two</p></div>' in text
@@ -171,14 +171,14 @@ async def test_a_page_works_without_scripts(served: Served) -> None:
     assert served.page.queries == [{"name": "a"}]
 
 
-async def test_requests_share_what_was_read(served: Served) -> None:
+async def test_requests_share_what_was_read(served: ServedPages) -> None:
     await asyncio.gather(*(served.get() for _ in range(5)))
     assert served.page.reads == 1
     await served.get("?name=x")
     assert served.page.reads == 2, "another query is another page"
 
 
-async def test_compression_where_the_client_accepts_it(served: Served) -> None:
+async def test_compression_where_the_client_accepts_it(served: ServedPages) -> None:
     served.page.texts["first"] = "x" * 10_000
     async with ClientSession(auto_decompress=False) as http:
         sizes = {}
@@ -193,7 +193,7 @@ async def test_compression_where_the_client_accepts_it(served: Served) -> None:
     assert sizes["gzip"] < 2000 < sizes["identity"]
 
 
-async def test_what_cannot_be_read_is_shown_and_the_last_content_stays(served: Served) -> None:
+async def test_what_cannot_be_read_is_shown_and_the_last_content_stays(served: ServedPages) -> None:
     served.page.error = "forbidden: <b>"
     status, text = await served.get()
     assert status == 502
@@ -205,7 +205,7 @@ async def test_what_cannot_be_read_is_shown_and_the_last_content_stays(served: S
     assert "<p>one</p>" in text
 
 
-async def until_text(served: Served, text: str) -> str:
+async def until_text(served: ServedPages, text: str) -> str:
     """Return the page as soon as it has a text."""
     page = ""
     while text not in page:
@@ -223,7 +223,7 @@ def address_of_events(page: str) -> str:
     return start.partition('"')[0].replace("&amp;", "&")
 
 
-async def test_a_stream_sends_only_sections_that_changed(served: Served) -> None:
+async def test_a_stream_sends_only_sections_that_changed(served: ServedPages) -> None:
     _, page = await served.get("?name=x")
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
         assert response.content_type == "text/event-stream"
@@ -236,7 +236,7 @@ async def test_a_stream_sends_only_sections_that_changed(served: Served) -> None
     assert served.page.queries[-1] == {"name": "x"}
 
 
-async def test_of_a_section_only_lines_that_changed_are_sent(served: Served) -> None:
+async def test_of_a_section_only_lines_that_changed_are_sent(served: ServedPages) -> None:
     """A line that stays or moves comes as its place among those that were sent before."""
     events: list[Any] = []
     served.page.texts["second"] = "a\nb\nb\nc"
@@ -257,7 +257,7 @@ async def test_of_a_section_only_lines_that_changed_are_sent(served: Served) -> 
     ]
 
 
-async def test_what_changed_before_the_stream_began_is_sent(served: Served) -> None:
+async def test_what_changed_before_the_stream_began_is_sent(served: ServedPages) -> None:
     _, page = await served.get()
     served.page.texts["first"] = "new"
     await until_text(served, "<p>new</p>")
@@ -265,14 +265,14 @@ async def test_what_changed_before_the_stream_began_is_sent(served: Served) -> N
         assert await PageStream(response).sections() == {"first": "<p>new</p>"}
 
 
-async def test_a_browser_that_connects_again_gets_all_sections(served: Served) -> None:
+async def test_a_browser_that_connects_again_gets_all_sections(served: ServedPages) -> None:
     _, page = await served.get()
     url = URL(served.root + address_of_events(page), encoded=True)
     async with served.http.get(url, headers={"Last-Event-ID": "1"}) as response:
         assert await PageStream(response).sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
 
 
-async def test_a_stream_reports_what_cannot_be_read_and_that_it_can_be_again(served: Served) -> None:
+async def test_a_stream_reports_what_cannot_be_read_and_that_it_can_be_again(served: ServedPages) -> None:
     _, page = await served.get()
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
         stream = PageStream(response)
@@ -283,7 +283,7 @@ async def test_a_stream_reports_what_cannot_be_read_and_that_it_can_be_again(ser
         assert await stream.next() == ("problem", "")
 
 
-async def test_a_page_that_could_not_be_read_comes_by_the_stream(served: Served) -> None:
+async def test_a_page_that_could_not_be_read_comes_by_the_stream(served: ServedPages) -> None:
     served.page.error = "not yet"
     _, page = await served.get()
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
@@ -293,14 +293,14 @@ async def test_a_page_that_could_not_be_read_comes_by_the_stream(served: Served)
         assert await stream.sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
 
 
-async def test_a_quiet_stream_has_a_heartbeat(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_stream_has_a_heartbeat(served: ServedPages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEARTBEAT", 0.1)
     async with served.http.get(served.root + "events?page=") as response:
         while await response.content.readline() != b":\n":
             pass
 
 
-async def test_streams_of_a_page_share_its_reads_and_end_with_the_browser(served: Served) -> None:
+async def test_streams_of_a_page_share_its_reads_and_end_with_the_browser(served: ServedPages) -> None:
     address = served.root + "events?page="
     responses = [await served.http.get(address) for _ in range(8)]
     for response in responses:
@@ -321,7 +321,7 @@ async def test_streams_of_a_page_share_its_reads_and_end_with_the_browser(served
     assert await _open_streams(served, server.STREAMS) == 200, "those that ended are not counted"
 
 
-async def _settle(served: Served) -> None:
+async def _settle(served: ServedPages) -> None:
     """Return once the page has not been read for several of its periods."""
     before = -1
     while served.page.reads != before:
@@ -329,7 +329,7 @@ async def _settle(served: Served) -> None:
         await asyncio.sleep(0.3)
 
 
-async def _open_streams(served: Served, number: int) -> int:
+async def _open_streams(served: ServedPages, number: int) -> int:
     """Open streams; return the status of the last one."""
     responses = [await served.http.get(served.root + "events?page=") for _ in range(number)]
     status = responses[-1].status
@@ -338,13 +338,13 @@ async def _open_streams(served: Served, number: int) -> int:
     return status
 
 
-async def test_the_number_of_streams_is_bounded(served: Served) -> None:
+async def test_the_number_of_streams_is_bounded(served: ServedPages) -> None:
     async with ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         assert await _open_streams(served._replace(http=http), server.STREAMS + 1) == 503
 
 
 @pytest.mark.parametrize("page", ["none", "a", quote("a/b/c")])
-async def test_no_stream_of_a_page_that_does_not_exist(served: Served, page: str) -> None:
+async def test_no_stream_of_a_page_that_does_not_exist(served: ServedPages, page: str) -> None:
     assert (await served.get(f"events?page={page}"))[0] == 404
 
 
@@ -362,7 +362,7 @@ async def test_open_streams_do_not_delay_the_end() -> None:
 # -- connections without a request ---------------------------------------------------------------------------
 
 
-async def test_silent_connections_do_not_hold_up_the_page(served: Served) -> None:
+async def test_silent_connections_do_not_hold_up_the_page(served: ServedPages) -> None:
     """Beyond a bound the oldest ends, so other users of the machine cannot take all files."""
     opened = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(server.SILENT + 16)]
     first = opened[0][0]
@@ -374,7 +374,7 @@ async def test_silent_connections_do_not_hold_up_the_page(served: Served) -> Non
 
 
 async def test_a_head_that_does_not_come_ends_its_connection(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: ServedPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -383,7 +383,7 @@ async def test_a_head_that_does_not_come_ends_its_connection(
     writer.close()
 
 
-async def test_a_request_in_pieces_is_answered(served: Served) -> None:
+async def test_a_request_in_pieces_is_answered(served: ServedPages) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     head = f"GET /{TOKEN}/ HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n"
     for byte in head.encode():
@@ -394,7 +394,7 @@ async def test_a_request_in_pieces_is_answered(served: Served) -> None:
     writer.close()
 
 
-async def test_a_refused_request_ends_its_connection(served: Served) -> None:
+async def test_a_refused_request_ends_its_connection(served: ServedPages) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.1 421 ")
