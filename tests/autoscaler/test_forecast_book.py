@@ -239,12 +239,7 @@ async def test_while_the_rules_are_not_known_nothing_fails() -> None:
 @pytest.mark.parametrize(
     ("verdict", "status", "reason", "message"),
     [
-        (
-            verdict_of(START, BAD),
-            "True",
-            "Refused",
-            "no candidate may act: week: it costs too much",
-        ),
+        (verdict_of(START, BAD), "True", "Refused", "no candidate may act: week: it costs too much"),
         (
             verdict_of(START, missing="3 of 7 days of history"),
             "False",

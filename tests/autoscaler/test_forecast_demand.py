@@ -15,8 +15,9 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
+from tests.support.answers import answers
 from tests.support.controller import fpa
-from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods, pods_metric, reading
+from tests.support.scaling import cpu_metric, external_metric, pod, pods, pods_metric, reading
 
 NOTHING = Unavailable("NoMetrics", "no value")
 
@@ -27,34 +28,12 @@ def demand(metrics: Sequence[Mapping[str, Any]], *readings: Reading, listed: Any
     return demand_of(spec.metrics or (), seen)
 
 
-def total(kind: str, **target: str) -> dict[str, Any]:
-    metric = external_metric(**target) if kind == "External" else object_metric("AverageValue", **target)
-    if "averageValue" in target:
-        metric[kind.lower()]["target"]["type"] = "AverageValue"
-    return metric
-
-
-@pytest.mark.parametrize(
-    ("metric", "seen", "expected"),
-    [
-        (pods_metric("2"), reading(1000, 4000, 4000), 4.5),
-        (pods_metric("2"), reading(1000, None, 4000), 2.5),
-        (pods_metric("2"), PodsReading({"web-0": 1000, "gone-1": 9000}), 0.5),
-        (pods_metric("2"), PodsReading({"web-0": 1000}, left_out={"web-1": 3000}), 2.0),
-        (total("External", averageValue="3"), ExternalReading((4000, 5000)), 3.0),
-        (total("Object", averageValue="500m"), ObjectReading(4000), 8.0),
-        (external_metric(value="2"), ExternalReading((3000,)), 4.5),
-        (external_metric(value="2"), ExternalReading((3000,), ready_then=2), 3.0),
-        (object_metric("Value", value="2"), ObjectReading(1000), 1.5),
-        (cpu_metric(80), reading(400, 800, 1200), 3.0),
-        (pods_metric("2"), PodsReading({}), math.nan),
-        (pods_metric("2"), NOTHING, math.nan),
-        (total("External", averageValue="3"), ExternalReading((-1000,)), math.nan),
-        (total("External", averageValue="3"), ExternalReading((0,)), 0.0),
-    ],
-)
-def test_of_one_metric(metric: dict[str, Any], seen: Reading, expected: float) -> None:
-    assert demand([metric], seen) == pytest.approx(expected, nan_ok=True)
+@pytest.mark.parametrize(("metric", "shown", "expected"), answers("autoscaler/forecast_demand", "demands"))
+def test_of_one_metric(metric: dict[str, Any], shown: dict[str, Any] | None, expected: float | None) -> None:
+    kinds = {"Object": ObjectReading, "External": ExternalReading}
+    seen = NOTHING if shown is None else kinds.get(metric["type"], PodsReading)(**shown)
+    known = math.nan if expected is None else expected
+    assert demand([metric], seen) == pytest.approx(known, nan_ok=True)
 
 
 def test_of_several_metrics_the_greatest_counts_and_one_unknown_makes_it_unknown() -> None:

@@ -26,6 +26,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes import apiclient
 from tests.kubernetes.apiclient import PODS, Handler, answering, error_of, listening, pod, resource
 from tests.kubernetes.test_credentials import write_kubeconfig
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import Pauses, until
@@ -90,20 +91,7 @@ def replies(*statuses: int, headers: dict[str, str] | None = None) -> tuple[Hand
 
 @pytest.mark.parametrize(
     ("statuses", "retry_after", "attempts", "slept", "outcome"),
-    [
-        pytest.param([200], None, 1, [], 200, id="at once"),
-        pytest.param([503, 200], None, 2, [0.3], 200, id="503 passes"),
-        pytest.param([500, 502, 200], None, 3, [0.3, 0.6], 200, id="two faults pass"),
-        pytest.param([504], None, 3, [0.3, 0.6], 504, id="three attempts are all"),
-        pytest.param([404], None, 1, [], 404, id="404 is an answer"),
-        pytest.param([401], None, 1, [], 401, id="401 is an answer"),
-        pytest.param([429], None, 1, [], 429, id="429 without a time is an answer"),
-        pytest.param([429, 200], "3", 2, [3.0], 200, id="429 with a time"),
-        pytest.param([503, 200], "1", 2, [1.0], 200, id="503 with a time"),
-        pytest.param([503], "60", 1, [], 503, id="too long to wait"),
-        pytest.param([503, 200], "Wed, 21 Oct 2015 07:28:00 GMT", 2, [0.3], 200, id="a date is no time"),
-        pytest.param([404], "1", 1, [], 404, id="a time with an answer means nothing"),
-    ],
+    answers("kubernetes/client", "retries of get"),
 )
 async def test_retries_of_get(
     statuses: list[int],

@@ -13,6 +13,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from tests.kubernetes.apiclient import answering, connected, error_of, listening
 from tests.kubernetes.wire import Wire
+from tests.support.answers import answers
 from tests.support.tls import Authority
 from tests.support.waiting import until
 
@@ -25,13 +26,7 @@ def passing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "content_type"),
-    [
-        ("PUT", "application/json"),
-        ("POST", "application/json"),
-        ("PATCH", "application/merge-patch+json"),
-        ("DELETE", "application/json"),
-    ],
+    ("method", "content_type"), answers("kubernetes/client_write", "a write is sent as it is")
 )
 async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
     asked: list[tuple[str, str, str, str, bytes]] = []

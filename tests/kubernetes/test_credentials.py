@@ -15,6 +15,7 @@ from adapter import errors
 from adapter.kubernetes import credentials
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.telemetry.problems import ProblemLog
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -52,18 +53,7 @@ async def test_kubeconfig(tmp_path: Path, load: Load) -> None:
     assert await configuration.authorization() == "Bearer secret"
 
 
-@pytest.mark.parametrize(
-    ("user", "expected"),
-    [
-        pytest.param({"token": " secret\n"}, "Bearer secret", id="white space around a token"),
-        pytest.param({"username": "me", "password": "pw"}, "Basic bWU6cHc=", id="password"),
-        pytest.param({"client-certificate": "x"}, "", id="certificates only"),
-        pytest.param(
-            {"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c"}}}, "Bearer a.b.c", id="OIDC"
-        ),
-        pytest.param({}, "", id="no credentials"),
-    ],
-)
+@pytest.mark.parametrize(("user", "expected"), answers("kubernetes/credentials", "authorization"))
 async def test_authorization(user: Mapping[str, str], expected: str, tmp_path: Path, load: Load) -> None:
     configuration = await load(write_kubeconfig(tmp_path / "c", user))
     assert await configuration.authorization() == expected
@@ -82,22 +72,7 @@ async def test_the_namespace_is_that_of_the_context(
     assert configuration.namespace == context.get("namespace", "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("{", id="not YAML"),
-        pytest.param("[]", id="a list"),
-        pytest.param("text", id="a word"),
-        pytest.param("{}", id="no context"),
-        pytest.param(
-            '{"current-context": "c", "contexts": [], "clusters": [], "users": []}', id="unknown context"
-        ),
-        pytest.param('{"current-context": "c", "contexts": 5}', id="contexts of a wrong type"),
-        pytest.param("\0\xff", id="binary"),
-        pytest.param("&a [*a]", id="a list of itself"),
-    ],
-)
+@pytest.mark.parametrize("text", answers("kubernetes/credentials", "files that are no kubeconfig"))
 async def test_files_that_are_no_kubeconfig(
     text: str, tmp_path: Path, faults: ProblemLog, load: Load
 ) -> None:

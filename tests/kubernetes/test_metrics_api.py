@@ -73,7 +73,7 @@ def said_of(value: Any) -> str:
     return f"{value.value.milli}m at {value.timestamp} over {value.window}"
 
 
-class Script:
+class MetricsScript:
     """A cluster, the adapter behind its API server, the client, and what is said of them."""
 
     def __init__(self, cluster: Cluster, client: KubernetesClient) -> None:
@@ -170,7 +170,7 @@ async def run(lines: list[str], authority: Authority) -> list[str]:
         configuration = credentials.ClientConfiguration(cluster.url)
         connecting = kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0, timeout=5.0)
         async with await connecting as client:
-            script = Script(cluster, client)
+            script = MetricsScript(cluster, client)
             app = web.Application()
             app.router.add_route("*", "/{path:.*}", script.handle)
             context = authority.server_context()

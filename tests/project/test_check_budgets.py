@@ -22,13 +22,17 @@ _SPEC = "class FastPathAutoscalerSpec:\n    mode: str\n    time_zone: str\n"
 
 
 def check(folder: Path, *arguments: str, **modules: str) -> tuple[int, str, str]:
-    """Return status and output of the check in a repository with a package of these modules."""
-    (folder / "scripts").mkdir()
-    (folder / "package").mkdir()
+    """Return status and output of the check in a repository with a package of these modules.
+
+    A module `test_...` is in `tests`.
+    """
+    for name in ("scripts", "package", "tests"):
+        (folder / name).mkdir()
     shutil.copy(ROOT / "scripts" / "check-budgets", folder / "scripts")
     (folder / "pyproject.toml").write_text(_SETTINGS)
     for name, text in modules.items():
-        (folder / "package" / f"{name}.py").write_text(text)
+        place = "tests" if name.startswith("test_") else "package"
+        (folder / place / f"{name}.py").write_text(text)
     done = subprocess.run(
         [sys.executable, str(folder / "scripts" / "check-budgets"), *arguments],
         capture_output=True,
@@ -56,8 +60,12 @@ def test_what_is_left_is_shown(tmp_path: Path) -> None:
             {"one": "class Rule: ...\n", "two": "class Rule: ...\n"},
             "class Rule is in several modules: package/one.py, package/two.py",
         ),
+        (
+            {"test_one": "class Bench: ...\n", "test_two": "def test() -> None:\n    class Bench: ...\n"},
+            "class Bench is in several modules: tests/test_one.py, tests/test_two.py",
+        ),
     ],
-    ids=["lines", "of", "vague", "class"],
+    ids=["lines", "of", "vague", "class", "class of tests"],
 )
 def test_what_is_beyond_a_budget_fails(tmp_path: Path, modules: dict[str, str], message: str) -> None:
     assert check(tmp_path, **modules) == (1, "", f"{message}\n")

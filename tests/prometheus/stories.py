@@ -16,7 +16,7 @@ from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
-from tests.support.world import Outcome, compile_rule, vector
+from tests.support.world import FakeQuerier, Outcome, compile_rule, vector
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
 SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
@@ -24,34 +24,24 @@ HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelM
 TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
 
 
-class Prometheus:
-    """Holds every query until the test answers it, or answers at once with `reply`.
-
-    Keeps the order of arrival.
-    """
+class HeldPrometheus(FakeQuerier):
+    """Holds every query until the test releases it, or answers at once with `reply`."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        super().__init__(named_objects)
         self.reply: Callable[[str], Outcome] | None = None
         self._held: dict[int, asyncio.Future[Outcome]] = {}
 
-    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
-        number = len(self.asked)
-        self.asked.append(promql)
+    async def wait(self, promql: str) -> Outcome:
         if self.reply is not None:
-            outcome = self.reply(promql)
-        else:
-            self._held[number] = asyncio.get_running_loop().create_future()
-            outcome = await self._held[number]
-        if isinstance(outcome, PrometheusError):
-            raise outcome
-        if most is not None and len(outcome.samples) > most:
-            raise PrometheusError("size", f"the answer has more than {most} samples")
-        return outcome
+            return self.reply(promql)
+        held: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._held[len(self.asked) - 1] = held
+        return await held
 
-    def answer(self, number: int, outcome: Outcome | None = None) -> None:
+    def release(self, number: int, outcome: Outcome | None = None) -> None:
         """Answer the query of this number, in the order of arrival, by default with every object it names."""
-        self._held.pop(number).set_result(named_objects(self.asked[number]) if outcome is None else outcome)
+        self._held.pop(number).set_result(self.answer(self.asked[number]) if outcome is None else outcome)
 
 
 def named_objects(promql: str) -> QueryResult:
@@ -73,11 +63,11 @@ def named_objects(promql: str) -> QueryResult:
     )
 
 
-class Story:
+class AskedCache:
     """A cache, the Prometheus behind it, and a clock that stands."""
 
     def __init__(self) -> None:
-        self.prometheus = Prometheus()
+        self.prometheus = HeldPrometheus()
         self.clock = FakeClock()
         self.query = metric_query()
         self.renew()

@@ -13,6 +13,7 @@ from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
 from tests.kubernetes.test_credentials import write_kubeconfig
 from tests.prometheus.scripted import connection_options
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -36,20 +37,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-@pytest.mark.parametrize(
-    ("url", "base", "query"),
-    [
-        ("http://p:9090", "http://p:9090", ""),
-        ("http://p:9090/", "http://p:9090", ""),
-        ("http://p:9090//", "http://p:9090", ""),
-        ("http://p/a//b/", "http://p/a/b", ""),
-        ("http://p/a/./b/../c", "http://p/a/c", ""),
-        ("http://p/a%20b", "http://p/a%20b", ""),
-        ("https://p/x?tenant=1&a=b", "https://p/x", "tenant=1&a=b"),
-        ("http://user:secret@p:9090/x", "http://p:9090/x", ""),
-        ("http://[::1]:9090/", "http://[::1]:9090", ""),
-    ],
-)
+@pytest.mark.parametrize(("url", "base", "query"), answers("prometheus/connection", "urls"))
 async def test_urls(url: str, base: str, query: str, open_origin: OpenOrigin) -> None:
     origin = await open_origin(url)
     assert (origin.endpoint.base, origin.endpoint.query) == (base, query)
@@ -66,14 +54,7 @@ async def test_urls_that_are_refused(url: str, faults: ProblemLog, open_origin: 
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("htps://me:secret@p:9090/x?token=secret", "htps://p:9090/x"),
-        ("me:secret@p:9090", "p:9090"),
-        ("http://me:se@cret@p:port", "http://p:port"),
-        ("http://me:secret@p\n:9090", "http://p\n:9090"),
-        ("p:9090?token=secret", "p:9090"),
-    ],
+    ("url", "shown"), answers("prometheus/connection", "a url that is refused is shown without secrets")
 )
 async def test_a_url_that_is_refused_is_shown_without_secrets(
     url: str, shown: str, faults: ProblemLog, open_origin: OpenOrigin
@@ -166,18 +147,7 @@ async def test_compression_is_used_on_request(open_origin: OpenOrigin) -> None:
     assert await origin.request_headers() == {"accept-encoding": "gzip"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "flag"),
-    [
-        ({"headers": (("X Y", "a"),)}, "--prometheus-header"),
-        ({"headers": (("X", "a\r\nY: b"),)}, "--prometheus-header"),
-        ({"headers": (("", "a"),)}, "--prometheus-header"),
-        ({"token_file": "/nowhere/token"}, "--prometheus-token-file"),
-        ({"basic_auth_file": "/nowhere/password"}, "--prometheus-basic-auth-file"),
-        ({"auth_incluster": True}, "--prometheus-auth-incluster"),
-        ({"auth_config": "/nowhere/kubeconfig"}, "--prometheus-auth-config"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "flag"), answers("prometheus/connection", "settings that are refused"))
 async def test_settings_that_are_refused(
     settings: dict[str, object], flag: str, faults: ProblemLog, open_origin: OpenOrigin
 ) -> None:
@@ -278,25 +248,7 @@ async def test_a_certificate_without_key_is_not_used(authority: Authority, open_
 
 
 @pytest.mark.parametrize(
-    ("url", "environment", "proxy"),
-    [
-        ("http://p:9090", {"http_proxy": "http://proxy:1"}, "http://proxy:1"),
-        ("http://p:9090", {"HTTP_PROXY": "http://proxy:1"}, "http://proxy:1"),
-        ("https://p:9090", {"http_proxy": "http://proxy:1"}, ""),
-        ("https://p:9090", {"https_proxy": "http://proxy:1"}, "http://proxy:1"),
-        ("http://p.svc:9090", {"http_proxy": "http://proxy:1", "no_proxy": ".svc"}, ""),
-        ("http://10.1.2.3:9090", {"http_proxy": "http://proxy:1", "no_proxy": "10.0.0.0/8"}, ""),
-        ("https://p:9090", {"all_proxy": "socks5://proxy:1"}, ""),
-        (
-            "https://p:9090",
-            {"ALL_PROXY": "socks5://proxy:1", "HTTPS_PROXY": "http://proxy:2"},
-            "http://proxy:2",
-        ),
-        ("https://p:9090", {"https_proxy": "proxy:3128"}, "http://proxy:3128"),
-        ("http://localhost:9090", {"http_proxy": "http://proxy:1"}, ""),
-        ("http://127.0.0.1:9090", {"http_proxy": "http://proxy:1"}, ""),
-        ("http://[::1]:9090", {"http_proxy": "http://proxy:1"}, ""),
-    ],
+    ("url", "environment", "proxy"), answers("prometheus/connection", "proxies come from the environment")
 )
 async def test_proxies_come_from_the_environment(
     url: str,

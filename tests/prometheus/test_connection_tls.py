@@ -20,6 +20,7 @@ from adapter.server.tls import CertificatePair
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.prometheus.scripted import EMPTY_VECTOR, Scripted, Start, connection_options
+from tests.support.answers import answers
 from tests.support.clock import WALL, FakeClock
 from tests.support.tls import Authority
 
@@ -174,11 +175,7 @@ def test_an_encrypted_key_is_refused_without_a_question(authority: Authority, tm
 
 @pytest.mark.parametrize(
     ("url", "proxy", "uses"),
-    [
-        ("http://prometheus", "", False),
-        ("https://prometheus", "", True),
-        ("http://prometheus", "HTTPS://proxy", True),
-    ],
+    answers("prometheus/connection_tls", "the systems authorities are loaded where there is tls"),
 )
 async def test_the_systems_authorities_are_loaded_where_there_is_tls(
     clock: FakeClock,

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from adapter.prometheus import endpoint
 from adapter.prometheus.endpoint import PrometheusEndpoint
+from tests.support.answers import answers
 
 
 def test_names_are_sorted_and_brackets_encoded() -> None:
@@ -36,19 +37,7 @@ def test_a_get_that_would_be_too_long_is_a_post() -> None:
     assert (over.method, over.url) == ("POST", "http://p/api/v1/query?old=1&tenant=t")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1700000000.0, "1700000000"),
-        (1700000000.5, "1700000000.5"),
-        (1700000000.125, "1700000000.125"),
-        (1700000000.12345, "1700000000.123"),
-        (1700000100.0, "1700000100"),
-        (0.0, "0"),
-        (-0.0001, "0"),
-        (10.0, "10"),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "text"), answers("prometheus/endpoint", "times"))
 def test_times(seconds: float, text: str) -> None:
     assert endpoint.format_time(seconds) == text
 

@@ -18,15 +18,22 @@ from adapter.rules import matchers
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
-from tests.prometheus.stories import FRESHNESS, Prometheus, Story, metric_query, named_objects, of_metric
+from tests.prometheus.stories import (
+    FRESHNESS,
+    AskedCache,
+    HeldPrometheus,
+    metric_query,
+    named_objects,
+    of_metric,
+)
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work
 from tests.support.world import Outcome, vector
 
 
 @pytest.fixture
-async def story() -> AsyncIterator[Story]:
-    made = Story()
+async def story() -> AsyncIterator[AskedCache]:
+    made = AskedCache()
     yield made
     await made.end()
 
@@ -75,7 +82,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
     """At any rate of requests: one query at a time, at most one for each TTL, and no answer too old."""
-    story, freshness = Story(), refresh_ahead(ttl, 30.0)
+    story, freshness = AskedCache(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
     under_way = False
@@ -96,7 +103,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
         until = now() + pause
         if under_way and begun[-1] + took <= until:
             story.clock.advance(max(0.0, begun[-1] + took - now()))
-            story.prometheus.answer(len(begun) - 1)
+            story.prometheus.release(len(begun) - 1)
             await story.settle()
             under_way = False
         story.clock.advance(max(0.0, until - now()))
@@ -106,7 +113,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
 
 
 @pytest.mark.looptime
-async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
+async def test_no_request_waits_longer_than_eight_seconds(story: AskedCache) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     first = story.objects("a", "p")
@@ -119,7 +126,7 @@ async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
 
 
 async def test_a_defect_fails_pending_requests_and_is_logged(
-    story: Story, caplog: pytest.LogCaptureFixture
+    story: AskedCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: str) -> Outcome:
         raise ZeroDivisionError
@@ -179,7 +186,7 @@ async def test_long_questions_take_no_more_memory_than_there_is_room(others: int
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_requests_of_disconnected_callers_are_bounded(
-    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Endless distinct selectors while Prometheus hangs: a request beyond the bound fails at once."""
     monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 100_000)
@@ -194,7 +201,7 @@ async def test_requests_of_disconnected_callers_are_bounded(
         return asked
 
     known = await ask(0)
-    story.prometheus.answer(0)
+    story.prometheus.release(0)
     await known
     story.clock.advance(2.0)
     for number in range(1, 60):
@@ -214,14 +221,14 @@ async def test_requests_of_disconnected_callers_are_bounded(
     assert old._replace(failure=None) == known.result(), "the last answer is young enough"
     joined = await ask(1)
     assert not joined.done(), "a request for a query in flight joins it"
-    story.prometheus.answer(1)
+    story.prometheus.release(1)
     await joined
     assert not (await ask(100)).done()
     assert len(story.prometheus.asked) == sent + 1
 
 
 async def test_endless_distinct_questions_are_answered_and_forgotten(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    story: AskedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of selectors and names, within the TTL in which all of them would be kept."""
     monkeypatch.setattr(batching, "KEPT_BYTES", 200_000)
@@ -248,7 +255,7 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(Prometheus(), FakeClock(), Monitoring())
+    return Batcher(HeldPrometheus(), FakeClock(), Monitoring())
 
 
 def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
@@ -279,7 +286,7 @@ def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(
     assert list(later.recent) == [Objects("a", ("late",))]
 
 
-async def test_a_sweep_that_brings_too_much_is_broken_off(story: Story) -> None:
+async def test_a_sweep_that_brings_too_much_is_broken_off(story: AskedCache) -> None:
     """Then the requests are merged by name, and the metric is not swept again, even after a pause."""
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
     story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
@@ -295,7 +302,7 @@ async def test_a_sweep_that_brings_too_much_is_broken_off(story: Story) -> None:
         assert story.monitoring.registry.get_sample_value(sent, labels) == count
 
 
-async def test_unused_batches_are_dropped(story: Story) -> None:
+async def test_unused_batches_are_dropped(story: AskedCache) -> None:
     story.prometheus.reply = named_objects
     for number in range(40):
         await story.objects("a", "p", query=of_metric(story.query, f"x{number}"))
@@ -306,7 +313,7 @@ async def test_unused_batches_are_dropped(story: Story) -> None:
 # --- work in a turn -------------------------------------------------------------------------------
 
 
-async def test_many_names_and_many_requests_do_not_block_the_loop(story: Story) -> None:
+async def test_many_names_and_many_requests_do_not_block_the_loop(story: AskedCache) -> None:
     """Queries for many names are written one by one, and many requests of one batch get answers in turns."""
     story.prometheus.reply = named_objects
     names = tuple(f"pod{number}" for number in range(5_000))
@@ -322,7 +329,7 @@ async def test_many_names_and_many_requests_do_not_block_the_loop(story: Story) 
     waiting = [story.objects("b", f"p{number}", *names[:500]) for number in range(20)]
     await story.settle()
     async with other_work() as turns:
-        story.prometheus.answer(written)
+        story.prometheus.release(written)
         await asyncio.gather(*waiting)
     assert len(story.prometheus.asked) == written + 1
     assert turns.count >= 20 * 500 / 1_000

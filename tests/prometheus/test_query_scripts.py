@@ -28,7 +28,7 @@ from adapter.errors import PrometheusError
 from adapter.prometheus import batching, query_cache
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refresh_ahead
 from adapter.rules.query import MetricQuery
-from tests.prometheus.stories import HALF, TOP, Story, metric_query, named_objects, of_metric
+from tests.prometheus.stories import HALF, TOP, AskedCache, metric_query, named_objects, of_metric
 from tests.support.scripts import Scripts
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
@@ -75,13 +75,13 @@ def sample(word: str) -> tuple[dict[str, str], float]:
     return {label: text for label, text in labels.items() if text}, float(value)
 
 
-class Script:
+class QueryScript:
     """A story, its questions in order, and what is said of them."""
 
     def __init__(self, kind: str, patch: pytest.MonkeyPatch) -> None:
         self.kind = kind
         self.patch = patch
-        self.story = Story()
+        self.story = AskedCache()
         self.said: list[str] = []
         self.asked: list[tuple[str, asyncio.Task[object]]] = []
         self.sent = 0
@@ -132,7 +132,7 @@ class Script:
                 )
             case ["answer", number, *words]:
                 sent = story.prometheus.asked[int(number)]
-                story.prometheus.answer(int(number), outcome(words, sent))
+                story.prometheus.release(int(number), outcome(words, sent))
             case ["always" | "hold" as verb, *words]:
                 answered = functools.partial(outcome, words)
                 story.prometheus.reply = answered if verb == "always" else None
@@ -201,7 +201,7 @@ class Script:
 
 async def run(lines: list[str], kind: str) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
-        script = Script(kind, patch)
+        script = QueryScript(kind, patch)
         try:
             for line in lines:
                 script.said.append(f"> {line}")

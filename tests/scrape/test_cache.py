@@ -13,6 +13,7 @@ from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
 from adapter.scrape.targets import OwnUsage
 from tests.scrape.scenes import GAUGE, LABELS, A, B, read, reason, rules, scrape_at_once, scraping, target
+from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
@@ -399,12 +400,7 @@ async def test_the_api_answers_from_the_same_snapshot_and_does_not_ask_prometheu
 
 @pytest.mark.parametrize(
     ("value", "became_ready", "served"),
-    [
-        pytest.param(30, 0.5, {"a": 40_000}, id="ready after the other was scraped"),
-        pytest.param(41, 0.5, {"a": 40_000, "b": 41_000}, id="above the others"),
-        pytest.param(30, -0.5, {"a": 40_000, "b": 30_000}, id="ready before"),
-        pytest.param(30, None, {"a": 40_000, "b": 30_000}, id="ready for long"),
-    ],
+    answers("scrape/cache", "the api leaves out a pod that took over load since"),
 )
 async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
     value: int, became_ready: float | None, served: dict[str, int]

@@ -62,7 +62,7 @@ def prometheus(settings: dict[str, Any], now: Callable[[], float]) -> Callable[[
     return answer
 
 
-class Script:
+class ScrapeScript:
     """A world, and what is said of it."""
 
     def __init__(self, here: RulesWorld, *, is_service: bool) -> None:
@@ -164,7 +164,7 @@ async def run(settings: dict[str, Any], lines: list[str]) -> str:
         text = text.replace("QUERY", settings.get("query", "sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)"))
     async with scraping(text.replace("  \n", ""), names=tuple(names)) as here:
         here.querier.answer = prometheus(settings, here.clock.wall)
-        script = Script(here, is_service="service" in settings)
+        script = ScrapeScript(here, is_service="service" in settings)
         for line in lines:
             said.append(line)
             if line.startswith("> "):

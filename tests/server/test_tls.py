@@ -21,6 +21,7 @@ from adapter.server import tls
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -360,15 +361,7 @@ def _accept(context: ssl.SSLContext, raw: socket.socket) -> None:
         connection.recv(1)
 
 
-@pytest.mark.parametrize(
-    ("asked", "shown"),
-    [
-        ("first.example", "first.example"),
-        ("second.example", "second.example"),
-        ("second.example.", "second.example"),
-        ("a.wild.example", "*.wild.example"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "shown"), answers("server/tls", "a pair for the name a client asks for"))
 def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str, shown: str) -> None:
     pairs = {name: authority.issue(name) for name in ("first.example", "second.example", "*.wild.example")}
     own = pairs.pop("first.example")

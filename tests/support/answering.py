@@ -1,4 +1,4 @@
-"""A server on loopback that answers what a test says, and remembers who asked."""
+"""A server on loopback that answers what a test says, and keeps the requests."""
 
 import ssl
 from pathlib import Path

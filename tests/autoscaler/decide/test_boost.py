@@ -200,18 +200,12 @@ def test_others_on_the_target_end_it() -> None:
 # -- the floor -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("boost", "spans", "hold"),
-    [
-        (ON, [], 30),
-        (ON._replace(period=20 * SECOND), [], 40),
-        (ON, [None, 75 * SECOND], 75),
-        (ON, [700 * SECOND], 600),
-        (ON._replace(hold=5 * SECOND), [75 * SECOND], 5),
-    ],
-)
-def test_how_long_it_is_held(boost: Boost, spans: list[int | None], hold: int) -> None:
-    assert boosting.begin(NOTHING, 4, 8, boost, spans, NOW) == raised(8, hold=hold * SECOND)
+@pytest.mark.parametrize(("given", "spans", "hold"), answers("decide/boost", "holds"))
+def test_how_long_it_is_held(given: dict[str, Any], spans: list[int | None], hold: int) -> None:
+    changes: dict[str, Any] = {name: seconds * SECOND for name, seconds in given.items()}
+    boost = ON._replace(**changes)
+    known = [None if span is None else span * SECOND for span in spans]
+    assert boosting.begin(NOTHING, 4, 8, boost, known, NOW) == raised(8, hold=hold * SECOND)
 
 
 def follow(memory: Boosting, boost: Boost = ON, after: int = 0, **bounds: Any) -> Boosting:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide import conflicts as writing
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, OwnWrite
+from adapter.autoscaler.decide.conflicts import ConflictState, ForeignChange, OwnWrite
 from adapter.model.timestamps import SECOND
 from tests.support.answers import answers
 
@@ -26,30 +26,23 @@ def reverse_twice(state: ConflictState, now: int) -> tuple[ConflictState, Foreig
     return state, change
 
 
-OURS = writing.commit(ConflictState(known=4), 4, 8)
-LOOKS: dict[str, tuple[ConflictState, int, str, ForeignChange | None, OwnWrite | None]] = {
-    "the first look": (ConflictState(), 4, "kubectl", None, None),
-    "the same count": (OURS, 8, "kubectl", None, OwnWrite(4, 8)),
-    "another writer ends ours": (OURS, 9, "kubectl", ForeignChange(1, "kubectl"), None),
-    "only what we wrote last is reversed": (look(OURS, 6)[0], 5, "argocd", ForeignChange(-1, "argocd"), None),
-    "a lost answer is still our write": (
-        ConflictState(known=4),
-        8,
-        OWN,
-        ForeignChange(4, OWN),
-        OwnWrite(4, 8),
-    ),
-    "an unnamed writer": (ConflictState(known=4), 8, "", ForeignChange(4, "an unnamed writer"), None),
-}
-
-
-@pytest.mark.parametrize(("state", "replicas", "manager", "change", "ours"), LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize(
+    ("counts", "replicas", "manager", "change", "ours"), answers("decide/conflicts", "looks")
+)
 def test_what_a_look_shows(
-    state: ConflictState, replicas: int, manager: str, change: ForeignChange | None, ours: OwnWrite | None
+    counts: list[int], replicas: int, manager: str, change: list[Any] | None, ours: list[int] | None
 ) -> None:
+    """After a count that was there, one that we wrote, and one of another writer."""
+    state = ConflictState(known=counts[0]) if counts else ConflictState()
+    if len(counts) > 1:
+        state = writing.commit(state, *counts[:2])
+    if len(counts) > 2:
+        state, _ = look(state, counts[2])
     after, shown = look(state, replicas, manager)
 
-    assert (after.known, after.ours, shown) == (replicas, ours, change)
+    own = None if ours is None else OwnWrite(*ours)
+    assert (after.known, after.ours) == (replicas, own)
+    assert shown == (None if change is None else ForeignChange(*change))
 
 
 @pytest.mark.parametrize(("before", "after", "then", "reverses"), answers("decide/conflicts", "reversals"))

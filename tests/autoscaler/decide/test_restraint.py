@@ -41,11 +41,10 @@ def restrained(
     scaler.manager = "kubectl"
     given: dict[str, Any] = dict(bounds or {})
     within = Bounds(**given) if given else None
-    if paused_for:
-        scaler.change(conflicts=ConflictState(known=replicas, paused_until=NOW + paused_for * SECOND))
     if before is not None:
         scaler.decide(before, bounds=within, after=-1)
-    scaler.now = NOW
+    scaler.now, scaler.replicas = NOW, replicas
+    scaler.change(conflicts=ConflictState(known=replicas, paused_until=NOW + paused_for * SECOND))
     decision = scaler.decide(wish, bounds=within, after=0, **seen)
     return restraint_of(decision, scaler.spec.limits), find_limit(decision, scaler.spec.limits)
 

@@ -60,8 +60,8 @@ def document(name: str, words: list[str], more: str) -> dict[str, Any]:
     return pod
 
 
-class Script:
-    """A watch that is fed by hand, those who follow it, and what is said of them."""
+class PodScript:
+    """A watch that is fed by hand, its followers, and what is said of them."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -144,7 +144,7 @@ class Script:
 
 @pytest.mark.parametrize("title", SCRIPTS.titles)
 def test_script(title: str, pytestconfig: pytest.Config) -> None:
-    script = Script()
+    script = PodScript()
     for line in SCRIPTS.lines(title):
         script.said.append(f"> {line}")
         verb, _, rest = line.partition(" ")

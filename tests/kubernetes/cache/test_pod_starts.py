@@ -28,6 +28,7 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.label_selectors import parse_selector
 from adapter.model.ready_times import LeftOut, Outcome, Percentiles, PodStart, ReadyLedger, ReadyTimes
 from tests.kubernetes.apiclient import unconnected
+from tests.support.answers import answers
 
 JSON = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "ready-times"
@@ -92,14 +93,7 @@ def after(name: str) -> HandFedPods:
 
 @pytest.mark.parametrize(
     ("name", "total", "scheduled", "started", "ready", "counts"),
-    [
-        # web-a: 0, 2, 12 s; web-b: 0, 3, 10 s; web-c: 1, 2, 8 s. Three pods weigh the same.
-        pytest.param("probe", (13, 14), (0, 1), (2, 3), (10, 12), (3, 0, 0), id="a slow probe"),
-        # web-a: 1, 41, 5 s; web-b, whose image could not be pulled at first: 1, 79, 5 s.
-        pytest.param("pull", (47, 85), (1, 1), (41, 79), (5, 5), (2, 0, 1), id="an image pull"),
-        # web-b: 0, 1, 4 s; web-a: 95, 15, 5 s.
-        pytest.param("node-wait", (5, 115), (0, 95), (1, 15), (4, 5), (2, 1, 0), id="a wait for a node"),
-    ],
+    answers("kubernetes/pod_starts", "ready times of recorded lists"),
 )
 def test_ready_times_of_recorded_lists(
     name: str,
@@ -333,20 +327,7 @@ def test_absurd_creations_are_only_counted(created: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "statuses",
-    [
-        None,
-        [],
-        {},
-        "none",
-        [None],
-        [{"state": {}}],
-        [{"state": {"running": {}}}],
-        [{"state": {"running": {"startedAt": "soon"}}}],
-        [{"state": {"running": {"startedAt": 5}}}],
-        [{"restartCount": "many"}],
-        [{"restartCount": -5}],
-    ],
+    "statuses", answers("kubernetes/pod_starts", "container statuses that cannot be read are not known")
 )
 def test_container_statuses_that_cannot_be_read_are_not_known(statuses: Any) -> None:
     times = _started(containerStatuses=statuses).times()

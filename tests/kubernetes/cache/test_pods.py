@@ -28,6 +28,7 @@ from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selec
 from adapter.model.timestamps import SECOND
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import QUICK, reflecting, unconnected
+from tests.support.answers import answers
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import running, until
 
@@ -141,27 +142,7 @@ async def test_pods_of_a_cluster(cluster: Cluster) -> None:
         assert watch.stale() == ""
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"status": {"phase": "Pending", "conditions": None, "startTime": None, "podIP": None}},
-        {"status": {}},
-        {"metadata": {"name": "p", "namespace": "default", "deletionTimestamp": "2026-01-01T00:01:00Z"}},
-        {
-            "spec": {
-                "containers": [{"name": "m", "resources": {"requests": {"cpu": 1, "memory": 0.5}}}],
-                "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {}}],
-                "resources": {"requests": {"cpu": "2"}},
-                "overhead": {"cpu": "10m"},
-                "hostNetwork": True,
-            }
-        },
-        {"spec": {"containers": None}},
-        {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "Unknown"}]}},
-    ],
-    ids=["whole", "pending", "nothing known", "terminating", "requests", "no containers", "no transition"],
-)
+@pytest.mark.parametrize("change", answers("kubernetes/pods", "the facts are those of the model"))
 def test_the_facts_are_those_of_the_model(watch: PodCache, change: JSON) -> None:
     document = pod("p", app="web") | change
     if (status := document["status"]).get("podIP", "") is None:

@@ -9,6 +9,7 @@ from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_supersede
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.kubernetes.apiclient import error_of
+from tests.support.answers import answers
 from tests.support.writing import Desk
 
 WEB = ScaleTarget(2, 2, "app=web", "", "", "/apis/apps/v1/namespaces/default/deployments/web/scale")
@@ -64,15 +65,7 @@ async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
     assert not desk.faults.active()
 
 
-@pytest.mark.parametrize(
-    ("code", "superseded"),
-    [
-        pytest.param(429, True, id="overloaded, decided again"),
-        pytest.param(500, False, id="500"),
-        pytest.param(503, False, id="503"),
-        pytest.param(504, False, id="504"),
-    ],
-)
+@pytest.mark.parametrize(("code", "superseded"), answers("kubernetes/scale", "a refusal of the server"))
 async def test_a_refusal_of_the_server(desk: Desk, code: int, *, superseded: bool) -> None:
     desk.cluster.fail(code, "update", "deployments/scale")
     caught = await error_of(write(desk, 5, version(desk)))

@@ -10,6 +10,7 @@ from adapter.kubernetes.write.writer import WriteKind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.kubernetes.apiclient import error_of
+from tests.support.answers import answers
 from tests.support.writing import Desk
 
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
@@ -44,17 +45,7 @@ async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None
     assert desk.cluster.requests[-1].query["timeout"] == "50ms"
 
 
-@pytest.mark.parametrize(
-    ("code", "outcome"),
-    [
-        (403, "refused"),
-        (404, "refused"),
-        (409, "conflict"),
-        (422, "refused"),
-        (429, "failed"),
-        (500, "failed"),
-    ],
-)
+@pytest.mark.parametrize(("code", "outcome"), answers("kubernetes/writer", "every outcome is counted"))
 async def test_every_outcome_is_counted(desk: Desk, code: int, outcome: str) -> None:
     if code == 403:
         desk.cluster.forbid("update", "deployments/scale")
@@ -102,19 +93,7 @@ async def test_a_pause_that_the_server_asks_for_is_made_by_this_kind_and_those_b
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "made"),
-    [
-        (0, "Timeout", True),
-        (0, "Reset", True),
-        (0, "Broken", True),
-        (0, "Decode", True),
-        (0, "Unreachable", False),
-        (0, "Closed", False),
-        (409, "Conflict", False),
-        (429, "TooManyRequests", False),
-        (500, "InternalError", True),
-        (504, "Timeout", True),
-    ],
+    ("status", "reason", "made"), answers("kubernetes/writer", "whether a failed write may have been applied")
 )
 def test_whether_a_failed_write_may_have_been_applied(status: int, reason: str, *, made: bool) -> None:
     assert writer.may_have_been_applied(KubernetesError(status, reason, "")) is made

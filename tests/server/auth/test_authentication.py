@@ -1,12 +1,13 @@
 """Who a caller is: real TLS, real certificates, with token reviews that a test answers.
 
-Whom the server took a caller for is read from the access review that it asks for. `scripts/callers` has most of
-it as data. After `> ` something happens:
+Whom the server took a caller for is read from the access review that it asks for. `scripts/callers` has most
+of it as data. After `> ` something happens:
 
 - `server SETTINGS` starts another server, with `untrusted` one that has read no authorities yet.
-- `ask CALLER HEADERS`: a caller is `nobody` or `AUTHORITY/NAME/GROUP...`, for `+SECONDS` if they are said.
-  Headers are `Name:value`, `bob`, `admin` or `token`; `at=PATH` asks for another path. `open NAME CALLER` opens
-  a connection, `on NAME HEADERS` asks on it.
+- `ask CALLER HEADERS`: a caller is `anonymous` or `AUTHORITY/NAME/GROUP...`, for `+SECONDS` if they are said.
+  The authority `short` ends in an hour.
+  Headers are `Name:value`, `bob`, `admin` or `token`; `at=PATH` asks for another path. `open NAME CALLER`
+  opens a connection, `on NAME HEADERS` asks on it.
 - `trust FRONT-PROXY CLIENTS SETTINGS` is what the ConfigMap says now, `shake AUTHORITIES` what the handshake
   believes.
 - `token USER` is the answer to a review, `no-token`, `reviews fail` and `reviews work`; `wait SECONDS`.
@@ -56,7 +57,6 @@ SIGNERS = {
     "namesake": NAMESAKE,
     "twin": TWIN,
     "new-clients": Signer("kubernetes"),
-    "short": Signer("i", parent=PROXY, lifetime=(-DAY, timedelta(hours=1))),
 }
 
 PATH = "/version"
@@ -76,7 +76,7 @@ TURNED_AWAY = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
 Headers = dict[str, str] | list[tuple[str, str]]
 
 
-class World:
+class CertifiedCallers:
     """A server, its clock and its trust, and callers with certificates."""
 
     def __init__(self, served: Served, clock: ShiftedClock, authority: Authority, directory: Path) -> None:
@@ -136,34 +136,36 @@ Start = Callable[..., Any]
 def start(serve: ServerFactory, authority: Authority, tmp_path: Path) -> Start:
     """Return a starter of servers that believe what a ConfigMap says."""
 
-    async def start(entries: dict[str, str] | None, **settings: Any) -> World:
+    async def start(entries: dict[str, str] | None, **settings: Any) -> CertifiedCallers:
         clock = ShiftedClock()
         store = TrustStore(ProblemLog(Monitoring(), ShiftedClock()))
         if entries is not None:
             store.adopt_config_map(entries)
-        return World(await serve(believed=store, clock=clock, **settings), clock, authority, tmp_path)
+        return CertifiedCallers(
+            await serve(believed=store, clock=clock, **settings), clock, authority, tmp_path
+        )
 
     return start
 
 
 @pytest.fixture
-async def world(start: Start) -> World:
+async def world(start: Start) -> CertifiedCallers:
     """Return a server as kubeadm's clusters have it."""
-    made: World = await start(config_map(PROXY.pem, CLIENTS.pem))
+    made: CertifiedCallers = await start(config_map(PROXY.pem, CLIENTS.pem))
     return made
 
 
 # --- whom a caller is taken for
 
 
-class Script:
+class CallerScript:
     """A server, callers and open connections, and what is said of them."""
 
-    def __init__(self, world: World, start: Start) -> None:
+    def __init__(self, world: CertifiedCallers, start: Start) -> None:
         self.world = world
         self.said: list[str] = []
         self._start = start
-        self._shown: dict[str, Identity | None] = {"nobody": None}
+        self._shown: dict[str, Identity | None] = {"anonymous": None}
         self._numbers: dict[str, str] = {}
         self._open: dict[str, Connection] = {}
 
@@ -172,7 +174,8 @@ class Script:
         if text not in self._shown:
             signer, name, *groups = text.partition("+")[0].split("/")
             ends = timedelta(seconds=int(text.partition("+")[2])) if "+" in text else DAY
-            shown = self._shown[text] = SIGNERS[signer].issue(name, *groups, lifetime=(-DAY, ends))
+            by = SIGNERS.get(signer) or Signer("i", parent=PROXY, lifetime=(-DAY, timedelta(hours=1)))
+            shown = self._shown[text] = by.issue(name, *groups, lifetime=(-DAY, ends))
             self._numbers[f"X509SHA256={shown.certificate.fingerprint(hashes.SHA256()).hex()}"] = text
         return self._shown[text]
 
@@ -250,8 +253,8 @@ def trusted(front_proxy: str, clients: str, *settings: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("title", SCRIPTS.titles)
-async def test_script(title: str, world: World, start: Start, pytestconfig: pytest.Config) -> None:
-    script = Script(world, start)
+async def test_script(title: str, world: CertifiedCallers, start: Start, pytestconfig: pytest.Config) -> None:
+    script = CallerScript(world, start)
     for line in SCRIPTS.lines(title):
         script.said.append(f"> {line}")
         await script.happen(*shlex.split(line))
@@ -261,7 +264,9 @@ async def test_script(title: str, world: World, start: Start, pytestconfig: pyte
 # --- what is logged, held and resumed
 
 
-async def test_an_ordinary_client_is_no_front_proxy(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_ordinary_client_is_no_front_proxy(
+    world: CertifiedCallers, caplog: pytest.LogCaptureFixture
+) -> None:
     assert (await world.get(CLIENTS.issue("alice"), ADMIN, "/new")).status == 404
     assert world.served.reviews.specs[0]["user"] == "alice"
     (record,) = [record for record in caplog.records if "is not accepted as front proxy" in record.message]
@@ -271,7 +276,7 @@ async def test_an_ordinary_client_is_no_front_proxy(world: World, caplog: pytest
     assert facts["authorities"] == "CN=front-proxy-ca"
 
 
-async def test_a_name_that_is_not_allowed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_name_that_is_not_allowed(world: CertifiedCallers, caplog: pytest.LogCaptureFixture) -> None:
     other = PROXY.issue("aggregator")
     assert [(await world.get(other, BOB)).status for _ in range(2)] == [401, 401]
     assert world.served.reviews.specs == []
@@ -304,7 +309,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("shown", BAD.values(), ids=BAD)
-async def test_bad_certificates_name_no_user(world: World, shown: Identity) -> None:
+async def test_bad_certificates_name_no_user(world: CertifiedCallers, shown: Identity) -> None:
     """Each is turned away in the handshake, and would be by the judgement of the request alone."""
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         with pytest.raises(TURNED_AWAY):
@@ -318,12 +323,12 @@ async def test_bad_certificates_name_no_user(world: World, shown: Identity) -> N
     assert world.served.reviews.specs == []
 
 
-async def test_an_intermediate_authority_that_is_not_shown(world: World) -> None:
+async def test_an_intermediate_authority_that_is_not_shown(world: CertifiedCallers) -> None:
     with pytest.raises(TURNED_AWAY):
         await request(await world.connect(INTERMEDIATE.issue("front-proxy-client"), with_chain=False), BOB)
 
 
-def ask_in_a_thread(world: World, context: ssl.SSLContext, session: Any) -> tuple[int, bool, Any]:
+def ask_in_a_thread(world: CertifiedCallers, context: ssl.SSLContext, session: Any) -> tuple[int, bool, Any]:
     """Return status, whether the session was resumed, and the session of one request; blocking."""
     with (
         socket.create_connection(("127.0.0.1", world.served.server.port)) as plain,
@@ -345,7 +350,7 @@ def ask_in_a_thread(world: World, context: ssl.SSLContext, session: Any) -> tupl
     ],
 )
 async def test_a_resumed_session_is_worth_what_its_certificate_is_worth_now(
-    world: World, version: ssl.TLSVersion, issuer: Signer
+    world: CertifiedCallers, version: ssl.TLSVersion, issuer: Signer
 ) -> None:
     context = world.context(issuer.issue("front-proxy-client"), version)
 
@@ -364,7 +369,7 @@ async def test_a_resumed_session_is_worth_what_its_certificate_is_worth_now(
 
 
 @pytest.mark.parametrize("before", ["known", "of another address"])
-async def test_a_good_token_does_not_wait_behind_made_up_ones(world: World, before: str) -> None:
+async def test_a_good_token_does_not_wait_behind_made_up_ones(world: CertifiedCallers, before: str) -> None:
     """A flood of random tokens from an address keeps out neither a token that was accepted from there, nor
     the tokens of other addresses.
     """
@@ -383,7 +388,7 @@ async def test_a_good_token_does_not_wait_behind_made_up_ones(world: World, befo
     assert owner.result().status == 200
 
 
-async def test_a_token_that_is_no_longer_good_loses_its_place(world: World) -> None:
+async def test_a_token_that_is_no_longer_good_loses_its_place(world: CertifiedCallers) -> None:
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     assert (await world.get(None, TOKEN)).status == 200
@@ -414,7 +419,7 @@ async def test_one_token_shown_many_times_from_one_address_leaves_room_for_other
     assert owner.result().status == 200
 
 
-async def test_no_token_is_kept_or_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_kept_or_logged(world: CertifiedCallers, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     secret = "eyJ-a-very-secret-token"
     world.served.reviews.tokens[secret] = User("owner")
@@ -439,7 +444,7 @@ async def test_the_key_of_digests_is_random(start: Start) -> None:
     assert one.served.access._authenticator._digest(b"t") != other.served.access._authenticator._digest(b"t")
 
 
-async def test_attempts_are_counted(world: World) -> None:
+async def test_attempts_are_counted(world: CertifiedCallers) -> None:
     await world.get(None, {})
     await world.get(CLIENTS.issue("alice"), {})
     await world.get(None, TOKEN)

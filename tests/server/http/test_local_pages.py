@@ -8,6 +8,7 @@ from aiohttp import ClientSession
 from adapter.server.health import Health
 from adapter.server.http.endpoints import LocalPages
 from adapter.telemetry.metrics import Monitoring
+from tests.support.answers import answers
 
 
 async def show(_: Sequence[str], __: str) -> tuple[int, bytes]:
@@ -25,21 +26,7 @@ async def port() -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"Host": "localhost:43210"}, 200),
-        ({"Host": "127.0.0.1"}, 200),
-        ({"Host": "127.8.0.1:1"}, 200),
-        ({"Host": "[::1]:10254"}, 200),
-        ({"Host": "rebound.example.com:10254"}, 403),
-        ({"Host": "127.0.0.1.example.com"}, 403),
-        ({"Host": "localhost.example.com:10254"}, 403),
-        ({"Host": "10.0.0.7:10254"}, 403),
-        ({"Host": ""}, 403),
-        ({"Origin": "http://example.com"}, 403),
-        ({"Origin": "null"}, 403),
-    ],
+    ("headers", "status"), answers("server/local_pages", "a page of another site reads nothing")
 )
 @pytest.mark.parametrize("path", ["/metrics", "/debug/fastpath/autoscalers", "/readyz"])
 async def test_a_page_of_another_site_reads_nothing(

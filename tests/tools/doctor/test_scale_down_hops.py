@@ -8,14 +8,10 @@ from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from fastpath_tools.doctor.hops import Hop, Improvement, ScaleDownFacts, State
 from fastpath_tools.doctor.scale_down_hops import scale_down_hop
 from fastpath_tools.live.facts import PatchRight, TargetFacts, Unread
+from tests.support.answers import answers
 
-COST = "controller.kubernetes.io/pod-deletion-cost"
 TARGET = TargetFacts(4, "app=web", labels=frozenset({"app", "pod-template-hash"}))
 RIGHT = PatchRight("fastpath/fastpath-scaler", allowed=True, kubernetes=(1, 36))
-NO_RIGHT = RIGHT._replace(allowed=False)
-STATEFUL = frozenset({"app", "apps.kubernetes.io/pod-index", "controller-revision-hash"})
-INSTALL = "install the component: components/idle-scale-down, or scaler.idleScaleDown.enabled of the chart"
-MAY_NOT = "ServiceAccount fastpath/fastpath-scaler may not patch pods"
 
 
 BOOST_IT = "kubectl get hpa web -o yaml | fastpath boost - | kubectl apply -f -"
@@ -40,51 +36,17 @@ def test_another_kind_counts_by_the_labels_of_its_pods() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "why", "change"),
-    [
-        pytest.param(
-            facts("StatefulSet", target=TARGET._replace(labels=STATEFUL)),
-            "StatefulSet web has no ReplicaSet, which alone heeds deletion costs",
-            "remove spec.scaleDown",
-            id="a StatefulSet",
-        ),
-        pytest.param(facts(right=NO_RIGHT), MAY_NOT, INSTALL, id="no component"),
-        pytest.param(
-            facts(right=NO_RIGHT._replace(kubernetes=None)), MAY_NOT, INSTALL, id="an unknown version"
-        ),
-        pytest.param(
-            facts(right=NO_RIGHT._replace(kubernetes=(1, 30))), MAY_NOT, INSTALL, id="the oldest Kubernetes"
-        ),
-        pytest.param(
-            facts(right=NO_RIGHT._replace(kubernetes=(1, 29))),
-            f"{MAY_NOT}, and the component for it needs Kubernetes 1.30: this is 1.29",
-            "remove spec.scaleDown, or upgrade Kubernetes",
-            id="an older Kubernetes",
-        ),
-        pytest.param(
-            facts(target=TARGET._replace(cost_writers=(("karpenter", "web-1"), ("kubectl", "web-2")))),
-            f"karpenter writes {COST} on Pod web-1, which Fastpath keeps",
-            "let only one write it: remove spec.scaleDown, or have karpenter stop",
-            id="another writer",
-        ),
-        pytest.param(
-            facts(mode="", option="the annotation fastpath.io/scale-down"),
-            "this HPA is not boosted",
-            f"boost it: {BOOST_IT}, or remove the annotation fastpath.io/scale-down",
-            id="no mode",
-        ),
-        pytest.param(
-            facts(mode="Advise"),
-            "this HPA is not boosted",
-            f"boost it: {BOOST_IT}, or remove spec.scaleDown",
-            id="advice",
-        ),
-    ],
+    ("kind", "target", "right", "changes", "why", "change"), answers("doctor/scale_down_hops", "warnings")
 )
-def test_an_option_without_effect_is_a_warning(changed: ScaleDownFacts, why: str, change: str) -> None:
+def test_an_option_without_effect_is_a_warning(
+    kind: str, target: dict[str, Any], right: dict[str, Any], changes: dict[str, Any], why: str, change: str
+) -> None:
+    if version := right.get("kubernetes"):
+        right = right | {"kubernetes": tuple(version)}
+    found = facts(kind, target=TARGET._replace(**target), right=RIGHT._replace(**right), **changes)
     text = f"idle scale-down has no effect: {why}"
     expected = Hop("scale-down", State.WARNING, text, change=Improvement(change), timed=False)
-    assert scale_down_hop(changed, BOOST_IT) == expected
+    assert scale_down_hop(found, BOOST_IT) == expected
 
 
 def test_an_hpa_that_must_not_be_boosted_is_not_to_be_boosted() -> None:

@@ -14,7 +14,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.hpa import Condition, CrossVersionObjectReference, decode_scalar
 from adapter.model.timestamps import SECOND, Instant, read_instant, write_instant
 from fastpath_tools.doctor import diagnosis
-from fastpath_tools.doctor.hops import State
 from fastpath_tools.doctor.target_hops import target_hop
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, WorkloadDocument
@@ -27,6 +26,7 @@ from fastpath_tools.live.facts import (
     Unread,
     UnreadyPods,
 )
+from tests.support.answers import answers
 from tests.support.doctor import fast_facts
 
 WEB = CrossVersionObjectReference("Deployment", "web")
@@ -34,56 +34,23 @@ SCALED = 1_000_000 * SECOND
 TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "state", "text", "change"),
-    [
-        (
-            {"unready": UnreadyPods("3 pods of Deployment web are not Ready", "correct the image", "web-1")},
-            State.FAULT,
-            "3 pods of Deployment web are not Ready",
-            "correct the image",
-        ),
-        (
-            {"unready": UnreadyPods("1 pod waits", "add nodes", is_late=False), "strangers": (("Job a", 1),)},
-            State.WARNING,
-            "1 pod waits",
-            "add nodes",
-        ),
-        (
-            {"strangers": (("Deployment canary", 1), ("Job load", 2))},
-            State.FAULT,
-            (
-                "the selector app=web of Deployment web also matches 1 pod of Deployment canary, "
-                "2 pods of Job load: their values count as its own"
-            ),
-            "give the pods of Deployment web a label of their own, in its selector too",
-        ),
-        (
-            {"writer": CountWriter("argocd", SCALED + 6 * SECOND)},
-            State.WARNING,
-            (
-                "argocd set the replicas of Deployment web to 4 at 1970-01-12T13:46:46Z, "
-                "after the autoscaler had scaled it"
-            ),
-            "remove replicas from what argocd applies to Deployment web",
-        ),
-        (
-            {"reversal": Reversal("argocd", 3, SCALED)},
-            State.WARNING,
-            (
-                "argocd lowered the replicas of Deployment web to 3 at 1970-01-12T13:46:40Z, "
-                "below what the autoscaler wants"
-            ),
-            "remove replicas from what argocd applies to Deployment web",
-        ),
-    ],
-    ids=["unready", "starting", "strangers", "writer", "reversal"],
-)
-def test_what_is_wrong_with_a_target(changes: dict[str, Any], state: State, text: str, change: str) -> None:
-    hop = target_hop(TARGET._replace(**changes), WEB, SCALED)
+def target(changes: dict[str, Any]) -> TargetFacts:
+    """Return the target with what was found; writers come so many seconds after it was scaled."""
+    found: dict[str, Any] = dict(changes)
+    if "unready" in found:
+        found["unready"] = UnreadyPods(**found["unready"])
+    for name, kind in (("writer", CountWriter), ("reversal", Reversal)):
+        if name in found:
+            found[name] = kind(**found[name] | {"at": SCALED + found[name]["at"] * SECOND})
+    return TARGET._replace(**found)
+
+
+@pytest.mark.parametrize(("changes", "state", "text", "change"), answers("doctor/target_hops", "faults"))
+def test_what_is_wrong_with_a_target(changes: dict[str, Any], state: str, text: str, change: str) -> None:
+    hop = target_hop(target(changes), WEB, SCALED)
     assert hop is not None
     assert hop.change is not None
-    assert (hop.state, hop.text, hop.change.text, hop.timed) == (state, text, change, False)
+    assert (hop.state.value, hop.text, hop.change.text, hop.timed) == (state, text, change, False)
 
 
 @pytest.mark.parametrize("scaled", [SCALED, None])
@@ -93,18 +60,9 @@ def test_a_target_without_a_problem_has_no_hop(scaled: int | None) -> None:
     assert target_hop(Unread("forbidden"), WEB, scaled) is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "condition", "state", "begin"),
-    [
-        ({"unready": UnreadyPods("1 pod is", "do")}, "False", State.FAULT, "1 pod is"),
-        ({"unready": UnreadyPods("1 pod is", "do", is_late=False)}, "False", State.WARNING, "1 pod is"),
-        ({"writer": CountWriter("argocd", SCALED * 2)}, "False", State.FAULT, "AbleToScale is False"),
-        ({"writer": CountWriter("argocd", SCALED * 2)}, "True", State.WARNING, "argocd set the replicas"),
-        ({}, "True", State.OK, "its conditions report no problem"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "condition", "state", "begin"), answers("doctor/target_hops", "causes"))
 def test_a_fast_autoscaler_has_the_same_causes(
-    changes: dict[str, Any], condition: str, state: State, begin: str
+    changes: dict[str, Any], condition: str, state: str, begin: str
 ) -> None:
     status = FastPathAutoscalerStatus(
         last_scale_time=Instant(SCALED), conditions=(Condition("AbleToScale", condition),)
@@ -112,8 +70,8 @@ def test_a_fast_autoscaler_has_the_same_causes(
     fpa = FastPathAutoscaler(metadata=Metadata("web", "shop"), status=status)
     fpa = msgspec.structs.replace(fpa, spec=msgspec.structs.replace(fpa.spec, scale_target_ref=WEB))
     leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
-    examined = diagnosis.examine_fast(fpa, fast_facts(fpa, leaders, target=TARGET._replace(**changes)))
-    assert (examined.state, examined.diagnosis.startswith(begin)) == (state, True), examined.diagnosis
+    examined = diagnosis.examine_fast(fpa, fast_facts(fpa, leaders, target=target(changes)))
+    assert (examined.state.value, examined.diagnosis.startswith(begin)) == (state, True), examined.diagnosis
 
 
 # -- what the objects say ------------------------------------------------------------------------------------
@@ -146,44 +104,17 @@ def event(second: int, message: str) -> ObjectEvent:
     return ObjectEvent(message=message, last_timestamp=Instant(SCALED + second * SECOND))
 
 
+def events(listed: list[tuple[int, str]]) -> list[ObjectEvent]:
+    return [event(*each) for each in listed]
+
+
 DOWN, UP = "Scaled down replica set web-7f to 3 from 8", "Scaled up replica set web-7f from 3 to 8"
 RAISED = "New size: 8; reason: cpu resource utilization (percentage of request) above target"
-LOWERED = "New size: 3; reason: All metrics below target"
 
 
-@pytest.mark.parametrize(
-    ("changes", "rescales", "is_reversed"),
-    [
-        ([event(100, DOWN), event(110, UP)], [event(110, RAISED)], True),
-        ([event(100, DOWN.removesuffix(" from 8")), event(110, UP)], [event(109, RAISED)], True),
-        ([event(100, DOWN), event(110, UP)], [event(110, RAISED), event(100, LOWERED)], False),
-        ([event(100, DOWN), event(110, UP)], [event(110, RAISED), event(500, LOWERED)], False),
-        ([event(100, DOWN), event(110, UP)], [event(110, RAISED), event(20, LOWERED)], True),
-        ([event(100, DOWN)], [event(110, RAISED)], False),
-        ([event(100, DOWN), event(90, UP)], [event(90, RAISED)], False),
-        ([event(100, DOWN), event(110, UP)], [], False),
-        ([event(100, DOWN), event(110, "Scaled up replica set web-9c to 8")], [event(110, RAISED)], False),
-        ([event(-1, DOWN), event(110, UP)], [event(110, RAISED)], False),
-        ([event(100, "Something else")], [event(110, "Something else")], False),
-    ],
-    ids=[
-        "reversed",
-        "an older text",
-        "by itself",
-        "by itself and again",
-        "long after its own",
-        "not raised again",
-        "raised before",
-        "raised by another writer",
-        "a rollout",
-        "long ago",
-        "other events",
-    ],
-)
+@pytest.mark.parametrize(("changes", "rescales", "is_reversed"), answers("doctor/target_hops", "reversals"))
 def test_a_count_that_another_writer_lowers(
-    changes: list[ObjectEvent],
-    rescales: list[ObjectEvent],
-    is_reversed: bool,  # noqa: FBT001 - a column of the table
+    changes: list[tuple[int, str]], rescales: list[tuple[int, str]], *, is_reversed: bool
 ) -> None:
     at = SCALED + 100 * SECOND
     fields = [
@@ -191,7 +122,9 @@ def test_a_count_that_another_writer_lowers(
         entry("kubectl-create", write_instant(at - 9 * SECOND), "f:template"),
         entry("argocd", write_instant(at + 2 * SECOND), "f:template"),
     ]
-    reversal = targets.find_reversal(workload(metadata={"managedFields": fields}), changes, rescales, SCALED)
+    reversal = targets.find_reversal(
+        workload(metadata={"managedFields": fields}), events(changes), events(rescales), SCALED
+    )
     assert reversal == (Reversal("argocd", 3, at) if is_reversed else None)
 
 
@@ -221,25 +154,8 @@ def pod(owner: str, name: str, phase: str = "Running", **labels: str) -> PodDocu
     return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "pods", "strangers"),
-    [
-        ("Deployment", "web", [pod("ReplicaSet", "web-7f", pod_template_hash="7f")], ()),
-        ("ReplicaSet", "web-7f", [pod("ReplicaSet", "web-7f", pod_template_hash="7f")], ()),
-        ("Rollout", "web", [pod("ReplicaSet", "web-7f", rollouts_pod_template_hash="7f")], ()),
-        (
-            "Deployment",
-            "web",
-            [pod("ReplicaSet", "canary-7f", pod_template_hash="7f"), pod("StatefulSet", "db")],
-            (("Deployment canary", 1), ("StatefulSet db", 1)),
-        ),
-        ("Deployment", "web", [pod("ReplicaSet", "web-7f")], (("ReplicaSet web-7f", 1),)),
-        ("Deployment", "web", [pod("Job", "once", "Succeeded"), PodDocument()], ()),
-        ("Database", "web", [pod("StatefulSet", "db")], ()),
-    ],
-    ids=["own", "its set", "a rollout", "others", "an own set", "ended or alone", "a custom kind"],
-)
-def test_pods_of_other_workloads(
-    kind: str, name: str, pods: list[PodDocument], strangers: tuple[tuple[str, int], ...]
-) -> None:
-    assert targets.find_strangers(pods, CrossVersionObjectReference(kind, name)) == strangers
+@pytest.mark.parametrize(("kind", "name", "pods", "strangers"), answers("doctor/target_hops", "strangers"))
+def test_pods_of_other_workloads(kind: str, name: str, pods: list[Any], strangers: list[list[Any]]) -> None:
+    listed = [*(pod(*facts, **labels) for *facts, labels in pods), PodDocument()]
+    found = targets.find_strangers(listed, CrossVersionObjectReference(kind, name))
+    assert list(map(list, found)) == strangers

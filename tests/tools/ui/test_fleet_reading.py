@@ -169,11 +169,7 @@ async def test_a_scaler_that_has_no_such_endpoint_is_a_note(
 
 
 async def test_a_port_that_failed_is_forwarded_again(
-    cluster: Cluster,
-    scaler: FleetScaler,
-    opened: Opened,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, scaler: FleetScaler, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastpath_tools.live.scaler_access.REFORWARD", 0.0)
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
