@@ -41,9 +41,9 @@ from benchmarks.stage import Stage
 from benchmarks.stepping import CLOCK
 from tests.e2e import nodes
 from tests.e2e.nodes import KINDS, TARGET, Nodes
-from tests.support.scalewrites import Audit
 from tests.world import watching
 from tests.world.aggregation import NAMESPACE
+from tests.world.scalewrites import Audit
 
 SEED = 20_261_127
 _CALM = 0.8

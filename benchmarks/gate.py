@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import common
 from fastpath_forecast import judge
-from tests.support.demands import NOISE, case_for
+from tests.forecast.demands import NOISE, case_for
 
 
 def chosen(job: tuple[str, int]) -> tuple[str, str]:

@@ -32,8 +32,8 @@ from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage
 from benchmarks.stepping import CASES, CLOCK, NAMESPACE, Workload
 from fastpath_sandbox.demo.metric_source import Job
-from tests.support import scalewrites
-from tests.support.scalewrites import Audit
+from tests.world import scalewrites
+from tests.world.scalewrites import Audit
 
 SEED = 20_261_120
 

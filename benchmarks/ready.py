@@ -47,8 +47,8 @@ from benchmarks.stepping import CLOCK
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.metric_source import Job
 from fastpath_sandbox.prometheus.series import Exporter
-from tests.support import scalewrites
-from tests.support.scalewrites import Audit
+from tests.world import scalewrites
+from tests.world.scalewrites import Audit
 
 SEED = 20_261_123
 _SPARE_SECONDS = 60.0

@@ -16,7 +16,7 @@ pytest_plugins = [
     "tests.support.kubectl",
     "tests.support.tls",
     "tests.support.serving",
-    "tests.support.scripted",
+    "tests.prometheus.scripted",
 ]
 
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=50)

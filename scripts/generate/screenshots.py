@@ -16,7 +16,8 @@ from pathlib import Path
 from rich.console import Console
 
 from fastpath_sandbox.demo import run, world
-from tests.support import chromium, waiting
+from tests.e2e import chromium
+from tests.support import waiting
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDTH = 1280

@@ -24,6 +24,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricS
 from adapter.model.timestamps import FineInstant, read_instant
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 
@@ -37,9 +38,10 @@ class ActuatorOnCluster:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self.clock = ShiftedClock()
         self.cluster = desk.cluster
         shared = StatusWriters(desk.monitoring)
-        self.statuses = StatusWriter(desk.writer, desk.clock, desk.faults, shared)
+        self.statuses = StatusWriter(desk.writer, self.clock, desk.faults, shared)
         backlog = EventBacklog(desk.monitoring)
         self.events = EventRecorder(
             desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults, backlog
@@ -134,10 +136,9 @@ ABLE = "the HPA controller was able to update the target scale to 5"
 
 
 async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
-    world: ActuatorOnCluster, monkeypatch: pytest.MonkeyPatch
+    world: ActuatorOnCluster,
 ) -> None:
     """The next owner decides in upstream's words, and reads ours: that is the same status."""
-    monkeypatch.setattr(statuswriter, "PERIOD", 0.0)  # a difference of messages alone is due at once
     (condition,) = status(5).conditions or ()
     decided = replace(status(5), conditions=(replace(condition, message=ABLE),))
     world.actuator.status(world.autoscaler, decided, ())
@@ -150,6 +151,7 @@ async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
     )
 
     world.statuses.forget("default", "web")
+    world.clock.advance(statuswriter.PERIOD)  # a difference of messages alone is due at once
     world.actuator.status(world.autoscaler, decided, ())
     assert world.desk.sample("fastpath_write_queue_length", type="status") == 0
     assert decided.conditions is not None

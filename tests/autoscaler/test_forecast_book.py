@@ -22,8 +22,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import HandLoopClock
+from tests.forecast.live_forecasts import METRIC, ForecastBench, queue_metric
 from tests.support.controller import fpa, shown_document
-from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
 
 START = 19_700 * DAY
 LIMITS = Limits(2, 60, 1, 5, 0.9, 1.0)

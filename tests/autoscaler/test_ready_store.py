@@ -15,9 +15,9 @@ from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.learned_usage import LearnedUsage
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger
-from tests.support.configmaps import JSON, Store
+from tests.boost.configmaps import JSON, Store
+from tests.boost.floorterms import NAMESPACE, StoringProcess, end
 from tests.support.controller import Bench, fpa
-from tests.support.floorterms import NAMESPACE, StoringProcess, end
 
 pytestmark = pytest.mark.looptime
 

@@ -27,9 +27,9 @@ from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.bounds.schedule_reading import utc
 from tests.support import steps
 from tests.support.clock import ShiftedClock
-from tests.support.schedule_reading import utc
 from tests.support.schedules import document
 from tests.support.waiting import until
 

@@ -7,10 +7,9 @@ from functools import partial
 
 import pytest
 
-from adapter.autoscaler import term_store
 from adapter.autoscaler.term_store import LIMIT, StoredKind, TermEntry, TermStore
-from tests.support.configmaps import JSON, Store
-from tests.support.floorterms import NAMESPACE, StoringProcess, end
+from tests.boost.configmaps import JSON, Store
+from tests.boost.floorterms import NAMESPACE, StoringProcess, end
 
 pytestmark = pytest.mark.looptime
 
@@ -243,13 +242,11 @@ async def test_a_former_owner_cannot_replace_what_a_new_one_has_stored(
 # -- bounds and defects --------------------------------------------------------------------------------------
 
 
-async def test_the_first_entries_have_room(
-    store: Store, process: NotesProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(term_store, "LIMIT", 5)
-    async with process.owning(Owner(a="1234", b="123456", c="1234", d="1")):
+async def test_the_first_entries_have_room(store: Store, process: NotesProcess) -> None:
+    most = "1" * (LIMIT - 1)
+    async with process.owning(Owner(a=most, b="1" * (LIMIT + 1), c=most, d="1")):
         await asyncio.sleep(1)
-    assert store.texts(NAME) == {"a": "1234"}
+    assert store.texts(NAME) == {"a": most}
 
 
 def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:

@@ -18,10 +18,10 @@ from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict
 from adapter.errors import Fault, InputError, NotSyncedError
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, JudgedBench, verdict_of
-from tests.support.configmaps import Store
+from tests.boost.configmaps import Store
+from tests.boost.floorterms import NAMESPACE, StoringProcess
+from tests.forecast.live_forecasts import METRIC, queue_metric
 from tests.support.controller import fpa
-from tests.support.floorterms import NAMESPACE, StoringProcess
-from tests.support.live_forecasts import METRIC, queue_metric
 from tests.support.waiting import until
 
 NAME = "fastpath-forecasts-slice-00"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.configmaps import Store
-from tests.support.floorterms import FloorProcess
+from tests.boost.configmaps import Store
+from tests.boost.floorterms import FloorProcess
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from adapter.model.metrics import (
     ExternalQuestion,
     SeriesInfo,
 )
+from tests.boost.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.clock import WALL, FakeClock
-from tests.support.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.world import vector, world
 
 PATH = "horizontalpodautoscalers.autoscaling"

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from adapter.boost import publisher
 from adapter.boost.config_map import WRITTEN_FROM
 from adapter.boost.publisher import CHECK, FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
@@ -22,8 +21,8 @@ from adapter.model.autoscaling.floor import (
     decode_floors,
     encode_floor,
 )
-from tests.support.configmaps import JSON, Store, lagging
-from tests.support.floorterms import (
+from tests.boost.configmaps import JSON, Store, lagging
+from tests.boost.floorterms import (
     NAMESPACE,
     Checker,
     FloorProcess,
@@ -303,47 +302,43 @@ async def test_a_caller_that_is_cancelled_in_time_publishes_nothing(process: Flo
     assert published(process.store) == {"a": 1}
 
 
-async def test_more_than_a_config_map_holds_is_refused(
-    process: FloorProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    size = len(encode_floor(entry("a", 5))) + 1
-    monkeypatch.setattr(publisher, "LIMIT", 2 * size + 5)
+def large(uid: str, replicas: int = 5, namespace: str = "shop") -> Floor:
+    """Return an entry of which two have room in a ConfigMap, three in none, and of a namespace one."""
+    return msgspec.structs.replace(entry(uid, replicas), namespace=namespace, name="x" * 400_000)
+
+
+async def test_more_than_a_config_map_holds_is_refused(process: FloorProcess) -> None:
     async with leading(process) as writer:
         results = await asyncio.gather(
-            *(writer.publish(entry(uid, 5)) for uid in ("a", "b", "c")), return_exceptions=True
+            *(writer.publish(large(uid, namespace=f"of-{uid}")) for uid in "abc"), return_exceptions=True
         )
         assert results[:2] == [None, None]
         assert isinstance(results[2], KubernetesError)
         assert (results[2].status, results[2].reason) == (0, "TooLarge")
         assert str(results[2]).startswith(f"the ConfigMap {NAMESPACE}/{NAME} would hold more than")
         assert published(process.store) == {"a": 5, "b": 5}
-        await writer.publish(entry("a", 6))
+        await writer.publish(large("a", 6, namespace="of-a"))
         writer.want("b", None)
-        await writer.publish(entry("c", 5))
+        await writer.publish(large("c", namespace="of-c"))
     assert published(process.store) == {"a": 6, "c": 5}
 
 
-async def test_a_namespace_with_many_raises_leaves_room_for_others(
-    process: FloorProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    size = len(encode_floor(entry("a", 5))) + 1
-    monkeypatch.setattr(publisher, "LIMIT", 3 * size + 30)
-    monkeypatch.setattr(publisher, "SHARE", 2 * size + 5, raising=False)
+async def test_a_namespace_with_many_raises_leaves_room_for_others(process: FloorProcess) -> None:
     async with leading(process) as writer:
         results = await asyncio.gather(
-            *(writer.publish(entry(uid, 5)) for uid in ("a", "b", "c")), return_exceptions=True
+            *(writer.publish(large(uid)) for uid in ("a", "b")), return_exceptions=True
         )
-        assert [isinstance(each, KubernetesError) for each in results] == [False, False, True]
-        assert str(results[2]).endswith("of the namespace shop")
-        await writer.publish(msgspec.structs.replace(entry("v", 5), namespace="victim"))
-    assert published(process.store) == {"a": 5, "b": 5, "v": 5}
+        assert [isinstance(each, KubernetesError) for each in results] == [False, True]
+        assert str(results[1]).endswith("of the namespace shop")
+        await writer.publish(large("v", namespace="victim"))
+    assert published(process.store) == {"a": 5, "v": 5}
 
     async with leading(process) as writer:  # what was published before counts for the next owner too
         with pytest.raises(KubernetesError, match="of the namespace shop"):
-            await writer.publish(entry("c", 5))
-        writer.want("b", None)
-        await writer.publish(entry("c", 5))
-    assert published(process.store) == {"a": 5, "c": 5, "v": 5}
+            await writer.publish(large("c"))
+        writer.want("a", None)
+        await writer.publish(large("c"))
+    assert published(process.store) == {"c": 5, "v": 5}
 
 
 # --- the fence ----------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.configmaps import JSON, Store
-from tests.support.floorterms import NAMESPACE, FloorProcess, config_map, entry, watching
+from tests.boost.configmaps import JSON, Store
+from tests.boost.floorterms import NAMESPACE, FloorProcess, config_map, entry, watching
 from tests.support.waiting import other_work
 
 pytestmark = pytest.mark.looptime

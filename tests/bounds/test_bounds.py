@@ -5,8 +5,8 @@ import pytest
 from adapter.bounds.lead import MOST_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
 from adapter.model.start_ups import StartUps
+from tests.bounds.schedule_reading import DAY, utc
 from tests.support.answers import answers
-from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule
 
 MINUTE, HOUR = 60, 3600

@@ -12,8 +12,8 @@ from adapter.bounds.lead import MOST_LEAD, Lead
 from adapter.bounds.schedule import documents, windows
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
 from adapter.model.start_ups import StartUps
+from tests.bounds.schedule_reading import DAY, Clock, MarkedWindows, utc
 from tests.support import thorough
-from tests.support.schedule_reading import DAY, Clock, MarkedWindows, utc
 from tests.support.schedules import document, schedule
 
 YEAR = "2028"  # a leap year

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support import charts
+from tests.chart import charts
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 
 from adapter.server import tls
-from tests.support import charts
-from tests.support.charts import NOTES
+from tests.chart import charts
+from tests.chart.charts import NOTES
 from tests.support.rendered import Objects
 
 Values = dict[str, Any]

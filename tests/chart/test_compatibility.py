@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from adapter.config.options import SERVE
-from tests.support import charts, rendered
-from tests.support.charts import NOTES
+from tests.chart import charts
+from tests.chart.charts import NOTES
+from tests.support import rendered
 from tests.support.rendered import JSON, Objects
 
 Values = dict[str, Any]

@@ -17,7 +17,8 @@ import yaml
 from adapter.config import rules_file
 from adapter.config.rules_config import RulesConfig
 from fastpath_tools import certs
-from tests.support import charts, rendered
+from tests.chart import charts
+from tests.support import rendered
 from tests.support.rendered import JSON, MANIFESTS, Objects
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

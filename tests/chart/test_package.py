@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import charts, rendered
+from tests.chart import charts
+from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from fastpath_tools.live import chart_values as helm_values
-from tests.support import charts, rendered
+from tests.chart import charts
+from tests.support import rendered
 from tests.support.rendered import JSON, ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

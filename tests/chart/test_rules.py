@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed
 from fastpath_tools.live import chart_values as helm_values
+from tests.chart import charts
 from tests.rules.test_public_rules import DEFAULTS, FOLDER
-from tests.support import charts
 
 CASES_OF_CHECK = Path(__file__).parents[1] / "golden" / "check"
 

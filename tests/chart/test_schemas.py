@@ -6,8 +6,8 @@ A real API server says the same where one is given (`tests.e2e.test_chart`).
 import kubernetes_validate
 import pytest
 
-from tests.support import charts
-from tests.support.chart_cases import RENDERINGS
+from tests.chart import charts
+from tests.chart.chart_cases import RENDERINGS
 from tests.support.rendered import JSON
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

@@ -11,8 +11,8 @@ import yaml
 from adapter.config.options import IGNORED, SCALE, SERVE
 from fastpath_tools.live import chart_values as helm_values
 from scripts.generate import chart_values
-from tests.support import charts
-from tests.support.charts import NOTES
+from tests.chart import charts
+from tests.chart.charts import NOTES
 
 Values = dict[str, Any]
 

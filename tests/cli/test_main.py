@@ -50,28 +50,25 @@ def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) 
 def test_a_verb_whose_packages_are_missing_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installed = verbs.registered()
-    lean = {**installed, "demo": installed["demo"]._replace(needs=("not_installed",))}
-    monkeypatch.setattr(verbs, "registered", lambda: lean)
-    monkeypatch.setattr(main, "registered", lambda: lean)
+    monkeypatch.setitem(sys.modules, "jsonpatch", None)
     assert "  check " in main.usage()
     assert "  demo " not in main.usage()
     assert main.main(["demo", "--help"]) == 1
     assert capsys.readouterr().err == (
-        "fastpath demo: needs not_installed, which is not installed: "
+        "fastpath demo: needs jsonpatch, which is not installed: "
         "pip install '.[tools]' in a clone of the repository\n"
     )
 
 
 def test_help_needs_no_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    needs = ("not_installed", "neither.is.this")
-    lean = {name: verb._replace(needs=needs) for name, verb in verbs.registered().items()}
-    monkeypatch.setattr(main, "registered", lambda: lean)
+    monkeypatch.delitem(sys.modules, "ruamel.yaml", raising=False)
+    for package in ("jsonpatch", "rich", "ruamel"):
+        monkeypatch.setitem(sys.modules, package, None)
     assert main.main(["simulate", "--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: fastpath simulate ")
-    assert main.main(["simulate", "--load=x"]) == 1
+    assert main.main(["boost", "x"]) == 1
     assert capsys.readouterr().err.startswith(
-        "fastpath simulate: needs not_installed and neither.is.this, which are not installed: "
+        "fastpath boost: needs jsonpatch and ruamel.yaml, which are not installed: "
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from adapter.compose import scaler
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import LISTED_SECONDS, Scaler
 from adapter.config.options import Options
@@ -196,18 +195,15 @@ async def test_a_kind_that_was_never_listed_fails_readiness(bench: UnsyncedScale
     assert bench.scaler.find_unlisted() is None
 
 
-async def test_a_scaler_is_ready_to_join_once_it_can_decide(
-    bench: UnsyncedScaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scaler, "LOOK", 0)
+@pytest.mark.looptime
+async def test_a_scaler_is_ready_to_join_once_it_can_decide(bench: UnsyncedScaler) -> None:
     events: list[Callable[[], None]] = [
         bench.scaler._runtime.relister.attempted.set,
         *(functools.partial(setattr, reflector, "synced", True) for reflector in bench.reflectors),
     ]
     waiting = asyncio.create_task(bench.scaler._wait_ready())
     for happen in events:
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await asyncio.sleep(1)
         assert not waiting.done()
         happen()
     await waiting

@@ -18,10 +18,10 @@ from adapter.model import apiservices
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
+from tests.docs.shell import PageShell
 from tests.support import rendered, tools
 from tests.support.kubectl import TOKEN, Kubectl
 from tests.support.rendered import ROOT
-from tests.support.shell import PageShell
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

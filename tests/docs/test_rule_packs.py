@@ -35,7 +35,7 @@ from fastpath_tools.live.preview import named_series
 from scripts.generate import crd
 from tests.docs import recorded
 from tests.docs.recorded import RecordedEndpoint
-from tests.support import structural
+from tests.manifests import structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
 from tests.support.scaling import NOW, pod, pods

@@ -10,7 +10,8 @@ from adapter.model.autoscaling import documents, fastpath_autoscaler, scale_down
 from adapter.model.autoscaling.scale_down import Drain
 from adapter.model.timestamps import read_span
 from scripts.generate import crd
-from tests.support import rendered, structural
+from tests.manifests import structural
+from tests.support import rendered
 from tests.support.rendered import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "fast-scaler.md").read_text()

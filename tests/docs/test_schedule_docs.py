@@ -14,9 +14,9 @@ from adapter.cli import main
 from adapter.model.timestamps import SECOND, read_span
 from fastpath_tools import yaml_documents
 from scripts.generate import crd_schedules
-from tests.support import structural
+from tests.bounds.schedule_reading import DAY, utc
+from tests.manifests import structural
 from tests.support.rendered import ROOT
-from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule
 
 API = (ROOT / "docs" / "reference" / "api.md").read_text()

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from adapter.kubernetes.credentials import pod_of
 from adapter.model.autoscaling import slices
 from fastpath_sandbox.prometheus.series import Series
-from tests.support.scaleraudit import GROUP, IN_FLIGHT, ScalerAudit, Step
-from tests.support.scalewrites import Place
+from tests.e2e.scaleraudit import GROUP, IN_FLIGHT, ScalerAudit, Step
 from tests.support.waiting import running, until
 from tests.world import watching
 from tests.world.clusters import Config, Document
 from tests.world.controlplane import ControlPlane
 from tests.world.processes import Fastpath
+from tests.world.scalewrites import Place
 from tests.world.workloads import CLOCK, HOME, Workload, level
 from tests.world.world import QUEUE, World
 

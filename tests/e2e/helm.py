@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support import charts
+from tests.chart import charts
 from tests.support.rendered import ROOT
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Pods as real processes on a control plane without kubelets, and their usage as metrics-server has it.
 
-Each pod of a namespace is a `tests.support.busy` at an address of its own. The pods of a workload share its
+Each pod of a namespace is a `tests.e2e.busy` at an address of its own. The pods of a workload share its
 load. Kubelets sample the processor time of each process, and metrics-server reads two samples at a time. Both
 happen once in a period, independently of each other, so that a usage is up to two periods old.
 """
@@ -27,7 +27,8 @@ from adapter.model.autoscaling import boost
 from adapter.model.autoscaling.hpa import encode_scalar
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.listener import Listener
-from tests.support import busy, tools
+from tests.e2e import busy
+from tests.support import tools
 from tests.world import watching
 from tests.world.clusters import Document
 

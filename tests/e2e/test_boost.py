@@ -2,7 +2,7 @@
 
 The controller looks once a second, and sees totals three askings late, so that each raise comes long before
 it knows why. The naive booster, a writer without a handshake, loses beside the same controller. An audit of
-the stored objects judges every write (`tests.support.scalewrites`).
+the stored objects judges every write (`tests.world.scalewrites`).
 """
 
 import asyncio
@@ -19,14 +19,13 @@ from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER
 from adapter.model.autoscaling.floor import Demotion
 from adapter.model.timestamps import span_of
 from tests.e2e.conftest import WITH_WORKLOADS
-from tests.support import naive
-from tests.support.owners import are_shared, owner_of
 from tests.support.processor import limited
-from tests.support.scalewrites import BOOSTER, NATIVE
 from tests.support.waiting import running
-from tests.world import workloads
+from tests.world import naive, workloads
 from tests.world.clusters import Document
+from tests.world.owners import are_shared, owner_of
 from tests.world.processes import ROOT
+from tests.world.scalewrites import BOOSTER, NATIVE
 from tests.world.workloads import BEHAVIOR, CLOCK, HASTY, LIMITS, LOW, METRICS, UNIT, Workload, spike, step
 from tests.world.world import QUEUE, World, until_none
 

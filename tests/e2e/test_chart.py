@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.chart import charts
+from tests.chart.chart_cases import ALL_OFF, ALL_ON, ALL_RULES, MODE, RENDERINGS, RULE
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, HelmError, remove_leftovers
-from tests.support import charts
-from tests.support.chart_cases import ALL_OFF, ALL_ON, ALL_RULES, MODE, RENDERINGS, RULE
 from tests.support.kubectl import Finished
 from tests.support.rendered import JSON, ROOT
 from tests.world.clusters import ClusterUnderTest

@@ -13,7 +13,7 @@ import random
 import pytest
 
 from tests.e2e.conftest import WITH_WORKLOADS
-from tests.support.scalewrites import BOOSTER
+from tests.world.scalewrites import BOOSTER
 from tests.world.workloads import BEHAVIOR, UNIT, step
 from tests.world.world import World
 

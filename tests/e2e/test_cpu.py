@@ -15,8 +15,8 @@ from tests.e2e import nodes
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.nodes import KINDS, Nodes
 from tests.e2e.test_aggregation import until
-from tests.support.scalewrites import BOOSTER, NATIVE
 from tests.world import aggregation, watching
+from tests.world.scalewrites import BOOSTER, NATIVE
 from tests.world.workloads import HOME
 from tests.world.world import World
 

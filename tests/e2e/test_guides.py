@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from fastpath_tools import certs
+from tests.docs.shell import PageShell
 from tests.e2e.conftest import REAL_ONLY, Fronted
 from tests.support import rendered, tools
 from tests.support.adapter import RunningAdapter
 from tests.support.rendered import ROOT
-from tests.support.shell import PageShell
 from tests.support.tls import Authority
 from tests.support.waiting import running
 from tests.world.clusters import ClusterUnderTest, Document

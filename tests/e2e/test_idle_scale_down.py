@@ -20,9 +20,9 @@ from adapter.model.autoscaling import scale_down
 from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import PodDocument
+from tests.chart import charts
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, remove_leftovers
-from tests.support import charts
 from tests.support.processor import limited
 from tests.support.verbs import Verb
 from tests.world.clusters import ClusterUnderTest, Document, RealBackend

@@ -13,8 +13,8 @@ import pytest
 from tests.e2e import idle
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.idle import COST, MANAGER
+from tests.e2e.scaleraudit import PodPatch, ScalerAudit
 from tests.e2e.webhook import UpdateGate
-from tests.support.scaleraudit import PodPatch, ScalerAudit
 from tests.support.waiting import running, until
 from tests.world.aggregation import NAMESPACE
 from tests.world.controlplane import ControlPlane

@@ -16,8 +16,8 @@ from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.options import COMMAND
 from tests.e2e.conftest import WITH_CONTROLLERS
-from tests.support.autoscaler_views import explain
 from tests.support.processor import limited
+from tests.tools.ui.autoscaler_views import explain
 from tests.world.clusters import ClusterUnderTest
 from tests.world.view import WAIT
 from tests.world.workloads import HIGH, LOW, UNIT, Load, Workload, level

@@ -14,9 +14,9 @@ from tests.e2e import conftest
 from tests.e2e.conftest import Fronted
 from tests.e2e.test_aggregation import until
 from tests.support import rendered
-from tests.support.owners import are_shared, owner_of
 from tests.world import aggregation
 from tests.world.aggregation import SERVICE
+from tests.world.owners import are_shared, owner_of
 from tests.world.workloads import AT_ONCE, HASTY, HOME, Workload, level
 from tests.world.world import QUEUE, World
 

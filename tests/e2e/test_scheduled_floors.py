@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import WITH_WORKLOADS
-from tests.support.scalewrites import BOOSTER, NATIVE
+from tests.world.scalewrites import BOOSTER, NATIVE
 from tests.world.workloads import BEHAVIOR, BOOSTED, CLOCK, LIMITS, OWN, STABILIZATION
 from tests.world.world import World
 

@@ -29,10 +29,12 @@ from fastpath_tools.ui import autoscaler_page
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Content, Query, Templates
 from fastpath_tools.ui.server import PageServer
-from tests.support import autoscaler_views, chromium, doctor, tools, waiting
-from tests.support.autoscaler_views import point
-from tests.support.chromium import Browser, Node, Tab
+from tests.e2e import chromium
+from tests.e2e.chromium import Browser, Node, Tab
+from tests.support import doctor, tools, waiting
 from tests.support.processor import limited
+from tests.tools.ui import autoscaler_views
+from tests.tools.ui.autoscaler_views import point
 from tests.world.workloads import level
 from tests.world.world import World
 

@@ -10,7 +10,7 @@ from adapter.model.autoscaling.forecast import ForecastSettings
 from fastpath_forecast import judge, planner, variants
 from fastpath_forecast.grid import DAY
 from fastpath_forecast.replay import STEP
-from tests.support.forecasts import (
+from tests.forecast.forecasts import (
     BASE_DAYS,
     MINUTES,
     SETTINGS,

@@ -22,7 +22,7 @@ from fastpath_forecast.alternative import (
 from fastpath_forecast.grid import DAY
 from fastpath_forecast.replay import JudgedDays, SplitFigures, go_on
 from fastpath_forecast.simulate.policies import read_policy
-from tests.support.forecasts import MINUTES, SETTINGS, Demand, autoscaler, case_of
+from tests.forecast.forecasts import MINUTES, SETTINGS, Demand, autoscaler, case_of
 from tests.support.scaling import pods_metric, read_spec
 
 

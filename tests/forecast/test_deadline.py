@@ -14,9 +14,9 @@ from fastpath_forecast.candidates import CANDIDATES
 from fastpath_forecast.histories import Histories
 from fastpath_forecast.replay import Check
 from fastpath_forecast.worker import TooMuchWorkError
+from tests.forecast.forecasts import SETTINGS, case_of, working_days
+from tests.forecast.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.controller import fpa
-from tests.support.forecasts import SETTINGS, case_of, working_days
-from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.scaling import external_metric
 from tests.support.schedules import schedule
 

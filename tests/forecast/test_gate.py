@@ -17,8 +17,8 @@ from fastpath_forecast.judge import Case
 from fastpath_forecast.replay import SplitFigures
 from fastpath_forecast.simulate import simulation
 from fastpath_forecast.simulate.policies import read_policy
-from tests.support.demands import NOISE, Draw, case_for, drifting
-from tests.support.forecasts import BASE_DAYS, SETTINGS, Judged, case_of
+from tests.forecast.demands import NOISE, Draw, case_for, drifting
+from tests.forecast.forecasts import BASE_DAYS, SETTINGS, Judged, case_of
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -14,8 +14,8 @@ from fastpath_forecast.judge import Case
 from fastpath_forecast.simulate.load import of_points
 from fastpath_forecast.simulate.policies import read_policy
 from fastpath_forecast.simulate.simulation import Scenario
+from tests.forecast.live_forecasts import METRIC, ForecastBench, days_of_jumps, queue_metric
 from tests.support.controller import fpa
-from tests.support.live_forecasts import METRIC, ForecastBench, days_of_jumps, queue_metric
 
 HISTORY = 9 * DAY
 

@@ -11,8 +11,8 @@ from adapter.prometheus import connection
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_forecast.range_query import SMALLEST_RANGE, RangeReader
+from tests.prometheus.scripted import Scripted, connection_options
 from tests.support.clock import FakeClock
-from tests.support.scripted import Scripted, connection_options
 
 
 async def reader(url: str, **settings: Any) -> RangeReader:

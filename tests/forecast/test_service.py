@@ -1,11 +1,11 @@
 """The process of forecasts on a real Prometheus: what it reads, what it answers, and how it fails."""
 
 import asyncio
-import importlib.util
 import math
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -26,9 +26,9 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_forecast import worker
 from fastpath_forecast.histories import Histories
+from tests.forecast.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.clock import FakeClock
 from tests.support.controller import fpa
-from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.waiting import until
 
@@ -256,8 +256,7 @@ async def test_histories_have_room_for_so_many_values(start: Start) -> None:
 
 
 async def test_without_numpy_the_extra_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "numpy" else found(name))
+    monkeypatch.setitem(sys.modules, "numpy", None)
     service = await start()
     answer = await service.run(job())
     assert (answer.reason, answer.problem) == (

@@ -14,7 +14,7 @@ from adapter.bounds.forecast.minimum import UNKNOWN
 from adapter.model.autoscaling.forecast import ForecastSettings
 from fastpath_forecast import judge, variants
 from fastpath_forecast.candidates import CANDIDATES
-from tests.support.forecasts import (
+from tests.forecast.forecasts import (
     BASE_DAYS,
     MINUTES,
     SETTINGS,

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from scripts.generate import chart_values
-from tests.support import charts
+from tests.chart import charts
 from tests.support.rendered import JSON
 
 FOLDER = Path(__file__).parent / "chart"

@@ -2,7 +2,7 @@
 
 A line after `$ ` is a command. It runs in a copy of the folder of the case, so the other files of the case
 are its input; `< FILE` gives one as standard input, and `--prometheus-url=http://FILE` asks the series of one
-(tests/support/stored_series.py). Below it are its standard output, its standard error
+(tests/golden/stored_series.py). Below it are its standard output, its standard error
 after `! `, and its exit status after `? ` where that is not 0. `scripts/test tests/golden --update` writes
 what the commands print now. The diff is what a change does to users, and is reviewed as such.
 """
@@ -18,7 +18,7 @@ import pytest
 
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
-from tests.support import stored_clusters, stored_series
+from tests.golden import stored_clusters, stored_series
 
 FOLDER = Path(__file__).parent
 TRANSCRIPTS = sorted(FOLDER.glob("*/*/transcript"))

@@ -13,7 +13,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.metrics import Monitoring
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import error_of
+from tests.kubernetes.apiclient import error_of
 
 NAME = "v1beta1.custom.metrics.k8s.io"
 SERVICE = {"service": {"namespace": "a", "name": "b"}}

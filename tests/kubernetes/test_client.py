@@ -23,10 +23,10 @@ from adapter.model.resources import APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes import apiclient
+from tests.kubernetes.apiclient import PODS, Handler, answering, error_of, listening, pod, resource
 from tests.kubernetes.test_credentials import write_kubeconfig
-from tests.support import apiclient
 from tests.support.answers import answers
-from tests.support.apiclient import PODS, Handler, answering, error_of, listening, pod, resource
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import Pauses, until

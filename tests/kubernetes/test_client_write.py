@@ -11,11 +11,11 @@ from aiohttp import web
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from tests.kubernetes.apiclient import answering, connected, error_of, listening
+from tests.kubernetes.wire import Wire
 from tests.support.answers import answers
-from tests.support.apiclient import answering, connected, error_of, listening
 from tests.support.tls import Authority
 from tests.support.waiting import until
-from tests.support.wire import Wire
 
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 BODY = msgspec.json.encode({"spec": {"replicas": 3}})

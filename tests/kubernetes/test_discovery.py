@@ -15,7 +15,7 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import connected, error_of
+from tests.kubernetes.apiclient import connected, error_of
 from tests.support.clock import FakeClock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"

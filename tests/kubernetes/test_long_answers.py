@@ -17,9 +17,9 @@ from adapter.kubernetes.cache import autoscalers, pod_codec
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec
 from adapter.kubernetes.credentials import ClientConfiguration
+from tests.kubernetes.apiclient import PODS
 from tests.scrape.test_floods import FLOOD, pods, resident, without_collections
 from tests.support import steps
-from tests.support.apiclient import PODS
 
 Ask = Callable[[KubernetesClient], Awaitable[object]]
 Answers = dict[str, tuple[bytes, bytes]]

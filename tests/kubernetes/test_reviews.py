@@ -16,9 +16,9 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict as Access
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import connected, error_of
+from tests.kubernetes.apiclient import connected, error_of
+from tests.prometheus.scripted import Scripted
 from tests.support.clock import FakeClock
-from tests.support.scripted import Scripted
 
 SPEC = {"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods"}}
 

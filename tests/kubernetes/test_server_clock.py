@@ -8,8 +8,8 @@ from aiohttp import web
 from adapter.kubernetes.server_clock import CLOCK, DIFFERS, UNCOMPARED, ServerClock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support import apiclient
-from tests.support.apiclient import answering
+from tests.kubernetes import apiclient
+from tests.kubernetes.apiclient import answering
 from tests.support.clock import WALL, FakeClock
 
 

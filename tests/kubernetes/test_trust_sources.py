@@ -15,8 +15,8 @@ from adapter.kubernetes.trust_sources import ConfigMapTrustSource, FileTrustSour
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes.apiclient import connected
 from tests.support import waiting
-from tests.support.apiclient import connected
 from tests.support.certificates import NAME, config_map_object
 from tests.support.clock import FakeClock
 from tests.support.waiting import running

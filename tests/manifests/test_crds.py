@@ -10,7 +10,7 @@ from adapter.bounds.schedule import documents
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.forecast import MOST_HOLIDAYS
 from scripts.generate import crd, crd_parts, crd_schedules
-from tests.support import structural
+from tests.manifests import structural
 
 JSON = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """The image: its recipe, what buildah makes of it, and its start as a restricted pod.
 
 The recipe is built whole, with a minimal Debian in place of the base image. The image is started in a
-read-only root (`tests.support.containers` says what is real about it).
+read-only root (`tests.manifests.containers` says what is real about it).
 """
 
 import base64
@@ -27,9 +27,10 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
 from fastpath_tools.live import chart_values as helm_values
 from scripts.generate import crd
+from tests.manifests import containers
+from tests.manifests.containers import Confined, Engine, Image, Pod
 from tests.support import adapter as support
-from tests.support import containers, rendered
-from tests.support.containers import Confined, Engine, Image, Pod
+from tests.support import rendered
 from tests.support.kubectl import TOKEN
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written

@@ -11,12 +11,9 @@ import pytest
 from tests.support import processor
 
 
-def test_a_limit_is_longer_by_what_its_threads_have_waited_for_a_processor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_limit_is_longer_by_what_its_threads_have_waited_for_a_processor() -> None:
     now, waited = 100.0, {"old": 7.0}
-    monkeypatch.setattr(processor, "waits", lambda: dict(waited))
-    limit = processor.Limit(10.0, lambda: now)
+    limit = processor.Limit(10.0, lambda: now, lambda: dict(waited))
     now = 109.0
     assert limit.left() == 1.0
     now = 111.0

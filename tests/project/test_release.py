@@ -5,24 +5,23 @@ records how it was called.
 """
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support import charts
+from tests.chart import charts
 
 ROOT = Path(__file__).parents[2]
 DIGEST = f"sha256:{'ab' * 32}"
@@ -37,20 +36,9 @@ FIXED = (
 Finished = subprocess.CompletedProcess[str]
 
 
-def _load(name: str) -> ModuleType:
-    """Return a script of scripts/ as a module."""
-    loader = SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(autouse=True)
-def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave no cache beside the scripts."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def _load(name: str) -> Any:
+    """Return what a script of scripts/ defines."""
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / name)))
 
 
 # The tag and the tree.

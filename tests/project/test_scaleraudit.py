@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from adapter.model.autoscaling import slices
-from tests.support.scaleraudit import GROUP, NAME, ScalerAudit, Step
-from tests.support.scalewrites import Place
+from tests.e2e.scaleraudit import GROUP, NAME, ScalerAudit, Step
+from tests.world.scalewrites import Place
 
 WEB = Place("shop", "web")
 SLICE = slices.name_of(NAME, slices.slice_of("shop"))

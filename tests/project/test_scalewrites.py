@@ -10,7 +10,7 @@ from adapter.model.timestamps import FineInstant, span_of
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.clock import FakeClock
-from tests.support.scalewrites import NATIVE, Audit, Place, follow
+from tests.world.scalewrites import NATIVE, Audit, Place, follow
 
 HOLD = 10.0
 WEB = Place("shop", "web")

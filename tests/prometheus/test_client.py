@@ -19,9 +19,17 @@ from adapter.prometheus import response as envelope
 from adapter.prometheus.client import PrometheusClient
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.prometheus.scripted import (
+    EMPTY_VECTOR,
+    Scripted,
+    Start,
+    connection_options,
+    hang,
+    redirect,
+    stream,
+)
 from tests.support.answers import answers
 from tests.support.clock import WALL, FakeClock
-from tests.support.scripted import EMPTY_VECTOR, Scripted, Start, connection_options, hang, redirect, stream
 from tests.support.tls import Authority
 from tests.support.waiting import until
 

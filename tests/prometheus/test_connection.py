@@ -12,9 +12,9 @@ from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
 from tests.kubernetes.test_credentials import write_kubeconfig
+from tests.prometheus.scripted import connection_options
 from tests.support.answers import answers
 from tests.support.clock import FakeClock
-from tests.support.scripted import connection_options
 from tests.support.tls import Authority
 
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")

@@ -19,9 +19,9 @@ from adapter.prometheus.endpoint import TLSFiles
 from adapter.server.tls import CertificatePair
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.prometheus.scripted import EMPTY_VECTOR, Scripted, Start, connection_options
 from tests.support.answers import answers
 from tests.support.clock import WALL, FakeClock
-from tests.support.scripted import EMPTY_VECTOR, Scripted, Start, connection_options
 from tests.support.tls import Authority
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from adapter.errors import PrometheusError
 from adapter.prometheus.endpoint import EndpointRequest
 from adapter.prometheus.http_connections import WRONG_REDIRECT, HttpConnections, Origin
-from tests.support.scripted import Respond, Scripted, Start
+from tests.prometheus.scripted import Respond, Scripted, Start
 
 CREDENTIALS = {"Authorization": "Bearer abc", "Cookie": "c=1", "X-Scope-OrgID": "team-1"}
 

@@ -7,10 +7,10 @@ from adapter.errors import PrometheusError
 from adapter.prometheus.client import PrometheusClient
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.prometheus.scripted import connection_options
 from tests.scrape.test_floods import pods, resident, without_collections
 from tests.support import steps
 from tests.support.clock import WALL
-from tests.support.scripted import connection_options
 
 LONGEST_STEP = 0.05  # seconds of processor time; a read of the socket has 256 KiB
 MOST_BYTES = 256 * 1024 * 1024  # the limit on an answer, and the text that has arrived

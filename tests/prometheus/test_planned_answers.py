@@ -29,9 +29,9 @@ from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.prometheus.scripted import connection_options
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
-from tests.support.scripted import connection_options
 from tests.support.world import compile_rule
 
 EXAMPLES = 200

@@ -275,22 +275,19 @@ def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
 
 
 def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(
-    batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+    batcher: Batcher,
 ) -> None:
-    monkeypatch.setattr(batching, "RECENT_REQUESTS", 3)
     query = metric_query()
-    for name in "pqrspt":
+    names = [f"p{number}" for number in range(batching.RECENT_REQUESTS)]
+    for name in (*names, "p1", "t"):
         batch = batcher.note(query, Objects("a", (name,)), 0, batcher.clock.monotonic())
-    assert list(batch.recent) == [Objects("a", (name,)) for name in "spt"]
+    assert list(batch.recent) == [Objects("a", (name,)) for name in (*names[2:], "p1", "t")]
     later = batcher.note(query, Objects("a", ("late",)), 0, batcher.clock.monotonic() + 30.1)
     assert list(later.recent) == [Objects("a", ("late",))]
 
 
-async def test_a_sweep_that_brings_too_much_is_broken_off(
-    story: AskedCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sweep_that_brings_too_much_is_broken_off(story: AskedCache) -> None:
     """Then the requests are merged by name, and the metric is not swept again, even after a pause."""
-    monkeypatch.setattr(batching, "SWEEP_SAMPLES", 5)
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
     story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
     for pause in (1.01, 1.01, batching.RECENT_SECONDS + 1, 1.01, 1.01):

@@ -21,8 +21,8 @@ from adapter.prometheus.series import LINE_BYTES, SeriesLister, WorkerLine, Work
 from adapter.prometheus.series_worker import SeriesTally
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.prometheus.scripted import Scripted, Start, connection_options, hang, redirect, stream
 from tests.support.clock import WALL, FakeClock
-from tests.support.scripted import Scripted, Start, connection_options, hang, redirect, stream
 from tests.support.tls import Authority
 
 UP = {"__name__": "up", "job": "a", "pod": "p"}

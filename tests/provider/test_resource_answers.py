@@ -32,9 +32,9 @@ from adapter.rules.resource import KINDS, PODS, CpuAndMemory, ResourceQuery
 from adapter.server.api import encoding
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
+from tests.prometheus.scripted import connection_options
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
-from tests.support.scripted import connection_options
 from tests.support.world import (
     FRESHNESS,
     FakeLister,

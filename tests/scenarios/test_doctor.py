@@ -21,9 +21,9 @@ from tests.support import certificates
 from tests.support import doctor as doctors
 from tests.support.adapter import RunningAdapter
 from tests.support.doctor import HANDSHAKE, REQUESTS, Doctor, hpa, register
-from tests.support.ownerleases import owner_leases
 from tests.support.prometheus import PrometheusFactory, PrometheusServer, VictoriaMetricsServer
 from tests.support.remotewrite import Written
+from tests.tools.ownerleases import owner_leases
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

@@ -26,11 +26,11 @@ from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
-from tests.support import faulty
 from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.clock import ShiftedClock
-from tests.support.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
-from tests.support.mount import Mount
+from tests.world import faulty
+from tests.world.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
+from tests.world.mount import Mount
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.adapter import RunningScaler
-from tests.support.owners import are_shared
 from tests.support.processor import limited
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.world.owners import are_shared
 from tests.world.workloads import BOOSTED, CLOCK, NAMESPACE, OWN
 from tests.world.world import World, scaling
 

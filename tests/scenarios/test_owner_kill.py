@@ -22,8 +22,8 @@ from adapter.kubernetes.ownership import installation_lock
 from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.scenarios.slice_owner import NAME
 from tests.support.processor import limited
-from tests.support.slice_owner import NAME
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -106,7 +106,7 @@ async def program(cluster: AuditedCluster, identity: str, uid: str) -> AsyncIter
     cluster.admit(identity)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tests.support.slice_owner", cluster.url, "shop", identity, uid),
+        *("-m", "tests.scenarios.slice_owner", cluster.url, "shop", identity, uid),
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=asyncio.subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.support.faulty import QUERY
+from tests.world.faulty import QUERY
 from tests.world.workloads import AT_ONCE, NAMESPACE, OWN, level
 from tests.world.world import QUEUE, World, serving
 

@@ -14,10 +14,10 @@ from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support import rendered
 from tests.support.adapter import RunningAdapter
-from tests.support.owners import are_shared
 from tests.support.rendered import MANIFESTS, Rights, Want
 from tests.support.tools import free_port
 from tests.support.waiting import until
+from tests.world.owners import are_shared
 from tests.world.workloads import BOOSTED, HASTY, HOME, LIMITS, NAMESPACE, OWN, STANDIN_FLAGS
 from tests.world.world import World, scaling
 

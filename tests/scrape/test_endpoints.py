@@ -65,14 +65,12 @@ def test_transcript(pytestconfig: pytest.Config) -> None:
     assert text == TRANSCRIPT.read_text()
 
 
-def test_too_many_endpoints_are_not_scraped_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "MOST_ENDPOINTS", 1)
-    several: dict[str, Any] = {"slices": [{"of": [["10.0.0.1", "a"], ["10.0.0.2", "b"]]}]}
+def test_too_many_endpoints_are_not_scraped_in_part() -> None:
+    pods = [{"name": f"p{number}", "ip": f"10.0.{number // 250}.{number % 250}"} for number in range(1001)]
+    several = {"slices": [{"of": [[pod["ip"], pod["name"]] for pod in pods]}], "pods": pods}
     found = resolve("service", several)
 
     assert (found.endpoints, found.refused) == ((), (("limit", 1),))
-    assert found.reason == "Service inference/gateway has more than 1 endpoints"
+    assert found.reason == "Service inference/gateway has more than 1000 endpoints"
     assert resolve("service", {"slices": [{"of": [["10.0.0.1", "a"]], "cut": True}]}) == found
-    assert resolve("pods", {"pods": [{"name": name, "ip": name} for name in "abc"]}).refused == (
-        ("limit", 1),
-    )
+    assert resolve("pods", {"pods": pods}).refused == (("limit", 1),)

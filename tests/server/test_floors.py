@@ -5,8 +5,8 @@ import pytest
 from adapter.boost.provider import FloorProvider, ObservedHPA
 from adapter.errors import NotSyncedError
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from tests.boost.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.clock import FakeClock
-from tests.support.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.serving import Served, ServerFactory
 
 EXTERNAL = f"/apis/{EXTERNAL_GROUP}/v1beta1/namespaces/shop/fastpath_replicas"

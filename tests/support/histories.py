@@ -345,9 +345,11 @@ FAULTS: st.SearchStrategy[Fault] = st.one_of(
 STEPS: st.SearchStrategy[Sequence[Step]] = st.lists(st.tuples(_PAUSES, FAULTS), min_size=2, max_size=6)
 
 
-def live_through(seed: int, members: int, most: int, steps: Sequence[Step]) -> History:
+def live_through(
+    seed: int, members: int, most: int, steps: Sequence[Step], kind: type[History] = History
+) -> History:
     world = SliceWorld(seed, _MONITORING)
-    history = History(world, most)
+    history = kind(world, most)
     try:
         for _ in range(members):
             history.happen(("join",))

@@ -22,14 +22,43 @@ def _real() -> float:
     return time.monotonic()  # noqa: TID251 - real time is what is bounded
 
 
+def waits() -> dict[str, float]:
+    """Return how long each thread of this process and of those below it has waited for a processor."""
+    found: dict[str, float] = {}
+    for process in _processes(str(os.getpid())):
+        for thread in _threads(process):
+            with contextlib.suppress(OSError):
+                found[str(thread)] = int((thread / "schedstat").read_text().split()[1]) / 1e9
+    return found
+
+
+def _processes(root: str) -> Iterator[str]:
+    yield root
+    for thread in _threads(root):
+        with contextlib.suppress(OSError):
+            for child in (thread / "children").read_text().split():
+                yield from _processes(child)
+
+
+def _threads(process: str) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return list(Path(f"/proc/{process}/task").iterdir())
+    return []
+
+
 class Limit:
     """So many seconds from now."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = _real) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = _real,
+        waits: Callable[[], dict[str, float]] = waits,
+    ) -> None:
         self.seconds = seconds
         self._clock = clock
         self._began = clock()
-        self._waited = waits()
+        self._waits, self._waited = waits, waits()
 
     def left(self) -> float:
         """Return how many seconds are left, by what the threads have waited so far; 0 or less: it is over."""
@@ -37,7 +66,7 @@ class Limit:
         if left > 0:
             return left
         before = self._waited
-        withheld = sum(waited - before.get(thread, 0.0) for thread, waited in waits().items())
+        withheld = sum(waited - before.get(thread, 0.0) for thread, waited in self._waits().items())
         return left + min(withheld, (MOST - 1) * self.seconds)
 
 
@@ -62,27 +91,3 @@ async def limited(seconds: float) -> AsyncIterator[None]:
             yield
         finally:
             timer.cancel()
-
-
-def waits() -> dict[str, float]:
-    """Return how long each thread of this process and of those below it has waited for a processor."""
-    found: dict[str, float] = {}
-    for process in _processes(str(os.getpid())):
-        for thread in _threads(process):
-            with contextlib.suppress(OSError):
-                found[str(thread)] = int((thread / "schedstat").read_text().split()[1]) / 1e9
-    return found
-
-
-def _processes(root: str) -> Iterator[str]:
-    yield root
-    for thread in _threads(root):
-        with contextlib.suppress(OSError):
-            for child in (thread / "children").read_text().split():
-                yield from _processes(child)
-
-
-def _threads(process: str) -> list[Path]:
-    with contextlib.suppress(OSError):
-        return list(Path(f"/proc/{process}/task").iterdir())
-    return []

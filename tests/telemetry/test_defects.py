@@ -1,5 +1,7 @@
 """Unexpected errors are counted each time, logged once, and end where they are contained."""
 
+import logging
+
 import pytest
 
 from adapter.telemetry import problems
@@ -32,18 +34,13 @@ def test_what_ends_a_task_is_not_contained() -> None:
         raise KeyboardInterrupt
 
 
-def test_what_is_remembered_is_bounded(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(problems, "REMEMBERED", 2)
+def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     kept = Defects(Monitoring())
-    for subject in ("a", "b", "b", "c", "a" * 1000, "a"):
+    with caplog.at_level(logging.CRITICAL):
+        for number in range(problems.REMEMBERED):
+            kept.note("unexpected", ValueError(), number)
+    for subject in ("0", "1", "b", "1", "a" * 1000, "1", "2", "0"):
         kept.note("unexpected", ValueError(), subject)
 
-    assert [record.__dict__["facts"]["subject"] for record in caplog.records] == [
-        "a",
-        "b",
-        "c",
-        "a" * 200,
-        "a",
-    ]
+    logged = [record.__dict__["facts"]["subject"] for record in caplog.records]
+    assert logged == ["b", "a" * 200, "1", "2", "0"], "the first of them is forgotten for each new one"

@@ -3,10 +3,13 @@
 import io
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from adapter.cli import main
+from adapter.compose.clock import SystemClock
+from fastpath_tools.live import scaler_access
 from tests.support.verbs import Printed
 
 
@@ -20,3 +23,22 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return Printed(main.main(list(arguments)), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def stop_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Have the clock of verbs show this time from now on."""
+    return lambda now: monkeypatch.setattr(SystemClock, "wall", lambda _: now)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Let a scaler show a document."""
+
+    def shows(document: Any) -> None:
+        async def fetch(*_: object) -> Any:
+            return document
+
+        monkeypatch.setattr(scaler_access, "fetch", fetch)
+
+    return shows

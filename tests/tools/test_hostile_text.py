@@ -19,14 +19,13 @@ from fastpath_tools.doctor import command as doctor
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.command import Found
 from fastpath_tools.doctor.hops import Facts
-from fastpath_tools.live import scaler_access
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import MetricFacts, Period, Serving, Unread
-from tests.support.cards import candidate, card
 from tests.support.controller import Bench, fpa, shown_document
-from tests.support.hostile_text import HOSTILE, acting
 from tests.support.scaling import external_metric
 from tests.support.simulation import STEP
+from tests.tools.forecast.cards import candidate, card
+from tests.tools.hostile_text import HOSTILE, acting
 
 
 def check(printed: Any, *, lines: str = "\n") -> str:
@@ -205,19 +204,6 @@ async def test_the_debug_page() -> None:
     text = (await _shown()).decode()
     assert not acting(text)
     assert json.loads(text)["name"] == f"web{HOSTILE}"
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Let a scaler show a document."""
-
-    def shows(document: Any) -> None:
-        async def fetch(*_: object) -> Any:
-            return document
-
-        monkeypatch.setattr(scaler_access, "fetch", fetch)
-
-    return shows
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

@@ -25,13 +25,13 @@ from tests.support import certificates, rendered
 from tests.support.adapter import RunningAdapter
 from tests.support.certificates import Signer
 from tests.support.kubectl import TOKEN
-from tests.support.mount import Mount
 from tests.support.processor import limited
 from tests.support.rendered import Objects, Want
 from tests.support.tls import Authority
 from tests.world.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.world.controlplane import ControlPlane, write_kubeconfig
 from tests.world.frontproxy import FrontProxy
+from tests.world.mount import Mount
 
 NAMESPACE = SERVICE = "fastpath"
 SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"

@@ -68,7 +68,7 @@ _AUDITED = {
         {"level": "None"},
     ],
 }
-"""What the audit log has; `tests.support.scaleraudit` reads it."""
+"""What the audit log has; `tests.e2e.scaleraudit` reads it."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0

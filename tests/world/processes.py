@@ -27,7 +27,7 @@ from fastpath_sandbox.listener import Listener
 from tests.support import tools
 from tests.support.adapter import Reachable
 from tests.support.processor import limited
-from tests.support.scalewrites import Audit, Place
+from tests.world.scalewrites import Audit, Place
 from tests.world.workloads import CLOCK, HOME, RATIOS
 
 ROOT = Path(__file__).parents[2]

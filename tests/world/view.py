@@ -14,11 +14,11 @@ import aiohttp
 
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
-from tests.support.naive import MANAGER
-from tests.support.scalewrites import Audit, Place
 from tests.world import controllers, watching
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.loads import Loads
+from tests.world.naive import MANAGER
+from tests.world.scalewrites import Audit, Place
 from tests.world.workloads import CLOCK, HOLD, HOME
 
 WAIT = 90.0

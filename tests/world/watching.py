@@ -16,8 +16,8 @@ import aiohttp
 import yaml
 
 from adapter.model.autoscaling import floor as floors
-from tests.support.scalewrites import Audit
 from tests.world.clusters import ClusterUnderTest, Document
+from tests.world.scalewrites import Audit
 
 PAUSE = 0.2
 """Seconds before the next attempt."""

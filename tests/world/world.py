@@ -22,16 +22,16 @@ from fastpath_sandbox.demo.native_hpa import Adapter
 from scripts.generate import crd, crd_schedules
 from tests.support import adapter, rendered
 from tests.support.adapter import RunningAdapter, RunningScaler
-from tests.support.faulty import FaultyPrometheus
 from tests.support.kubectl import Kubectl
-from tests.support.naive import MANAGER
 from tests.support.processor import limited
-from tests.support.scalewrites import BOOSTER
 from tests.support.waiting import until
 from tests.world import aggregation, controllers, oracle, watching
 from tests.world.aggregation import SERVICE, FrontedControlPlane, FrontedSandbox
 from tests.world.clusters import ClusterUnderTest, Config, Document, SandboxBackend
+from tests.world.faulty import FaultyPrometheus
+from tests.world.naive import MANAGER
 from tests.world.processes import Fastpath, Front
+from tests.world.scalewrites import BOOSTER
 from tests.world.view import WAIT, View
 from tests.world.workloads import (
     BEHAVIOR,

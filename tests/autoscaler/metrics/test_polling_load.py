@@ -91,8 +91,14 @@ async def test_one_metric_of_all() -> None:
     assert load.polled == 1
 
 
-async def test_metrics_that_the_same_queries_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "STEP", -1.0)  # other tasks run after each feed
+@pytest.fixture
+def _short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have other tasks run after each feed."""
+    monkeypatch.setattr(polling, "STEP", -1.0)
+
+
+@pytest.mark.usefixtures("_short_steps")
+async def test_metrics_that_the_same_queries_answer() -> None:
     load = Load(ShiftedClock(), per_second=100.0)
     async with load.poller:
         load.want(0, 0, "load")
@@ -105,8 +111,8 @@ async def test_metrics_that_the_same_queries_answer(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.looptime
-async def test_metrics_that_all_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "STEP", -1.0)
+@pytest.mark.usefixtures("_short_steps")
+async def test_metrics_that_all_wait() -> None:
     load = Load(LoopClock(), per_second=1.0)
     async with load.poller:
         for number in range(MANY):

@@ -28,10 +28,10 @@ from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.autoscaler.metrics.test_sources import SourceBench, bench
+from tests.autoscaler.usage import counted
+from tests.autoscaler.usage.counted import PROGRAMS
 from tests.autoscaler.usage.test_source import RULES
-from tests.support import counted
 from tests.support.clock import FakeClock
-from tests.support.counted import PROGRAMS
 from tests.support.processor import limited
 from tests.support.scaling import cpu_metric, pod
 from tests.support.scraping import LoneScraper

@@ -13,7 +13,7 @@ from adapter.errors import InputError
 from fastpath_tools import yaml_documents
 from scripts.generate import crd_schedules
 from tests.bounds.schedule.test_documents import CRON, DAILY, SINGLE
-from tests.support import structural
+from tests.manifests import structural
 from tests.support.answers import answers
 from tests.support.schedules import EXAMPLE, document, excepting
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import ActiveSpan, Level
 from adapter.model import local_time
+from tests.bounds.schedule_reading import utc
 from tests.support import thorough
 from tests.support.answers import answers
-from tests.support.schedule_reading import utc
 from tests.support.schedules import schedule
 
 HOUR, DAY = 3600, 86_400

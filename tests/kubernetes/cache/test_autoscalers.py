@@ -12,7 +12,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Fa
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import reflecting
+from tests.kubernetes.apiclient import reflecting
 from tests.support.waiting import running, until
 
 JSON = dict[str, Any]

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-import pytest
 
 from adapter.kubernetes.cache import endpoint_slices
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints, SliceEndpoint, SlicePort, WatchedSlice
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import reflecting
+from tests.kubernetes.apiclient import reflecting
 from tests.support.waiting import running, until
 
 
@@ -81,20 +80,20 @@ async def test_only_the_slices_of_the_service_are_watched(cluster: Cluster) -> N
         assert len(changed) == 3
 
 
-async def test_more_endpoints_than_are_kept(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
-    monkeypatch.setattr(endpoint_slices, "MOST_KEPT", 3)
-    two = [{"addresses": [f"10.0.0.{number}"]} for number in range(2)]
-    cluster.create(endpoint_slice("a", "gateway", *two))
-    cluster.create(endpoint_slice("b", "gateway", *two))
+async def test_more_endpoints_than_are_kept(cluster: Cluster) -> None:
+    most = endpoint_slices.MOST_KEPT // 2 + 1
+    half = [{"addresses": [f"10.0.{number // 250}.{number % 250}"]} for number in range(most)]
+    cluster.create(endpoint_slice("a", "gateway", *half))
+    cluster.create(endpoint_slice("b", "gateway", *half))
     async with watching(cluster, []) as cache:
         await until(lambda: not cache.unknown)
-        assert [(len(each.endpoints), each.cut) for each in cache.slices] == [(2, False), (0, True)]
-        cluster.patch("EndpointSlice", "a", {"endpoints": two[:1]}, namespace="inference")
-        cluster.patch("EndpointSlice", "b", {"endpoints": two}, namespace="inference")
+        assert [(len(each.endpoints), each.cut) for each in cache.slices] == [(most, False), (0, True)]
+        cluster.patch("EndpointSlice", "a", {"endpoints": half[:1]}, namespace="inference")
+        cluster.patch("EndpointSlice", "b", {"endpoints": half}, namespace="inference")
         cluster.patch("EndpointSlice", "b", {"metadata": {"labels": {"x": "y"}}}, namespace="inference")
-        await until(lambda: [len(each.endpoints) for each in cache.slices] == [1, 2])
+        await until(lambda: [len(each.endpoints) for each in cache.slices] == [1, most])
         cluster.delete("EndpointSlice", "a", "inference")
-        cluster.create(endpoint_slice("c", "gateway", two[0]))
+        cluster.create(endpoint_slice("c", "gateway", half[0]))
         await until(lambda: [each.name for each in cache.slices] == ["b", "c"])
         assert not any(each.cut for each in cache.slices)
 

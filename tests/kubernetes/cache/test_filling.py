@@ -9,7 +9,7 @@ from adapter.kubernetes.codec import PartialMetadata, Unreadable, WatchEvent
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.apiclient import error_of, unconnected
+from tests.kubernetes.apiclient import error_of, unconnected
 from tests.support.clock import FakeClock
 
 

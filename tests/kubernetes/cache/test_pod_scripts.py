@@ -21,7 +21,7 @@ import pytest
 from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.model.label_selectors import parse_selector
-from tests.support.apiclient import unconnected
+from tests.kubernetes.apiclient import unconnected
 from tests.support.clock import FakeClock
 from tests.support.scripts import Scripts
 

@@ -27,8 +27,8 @@ from adapter.kubernetes.cache.pod_starts import (
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.label_selectors import parse_selector
 from adapter.model.ready_times import LeftOut, Outcome, Percentiles, PodStart, ReadyLedger, ReadyTimes
+from tests.kubernetes.apiclient import unconnected
 from tests.support.answers import answers
-from tests.support.apiclient import unconnected
 
 JSON = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "ready-times"

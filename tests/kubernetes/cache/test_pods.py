@@ -27,8 +27,8 @@ from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes.apiclient import QUICK, reflecting, unconnected
 from tests.support.answers import answers
-from tests.support.apiclient import QUICK, reflecting, unconnected
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import running, until
 

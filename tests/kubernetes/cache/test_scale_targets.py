@@ -34,8 +34,8 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver import kinds
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.kubernetes.apiclient import QUICK, connected, unconnected
 from tests.support.answers import answers
-from tests.support.apiclient import QUICK, connected, unconnected
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import Pauses, running, until
 

@@ -22,7 +22,7 @@ from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadab
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.apiclient import PODS
+from tests.kubernetes.apiclient import PODS
 from tests.support.clock import FakeClock
 from tests.support.waiting import running
 
@@ -299,16 +299,18 @@ def test_a_list_names_the_namespaces_of_objects_that_are_stored() -> None:
     assert not coverage.differs
 
 
-def test_too_many_namespaces_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scopes, "MOST_SELECTED", 1)
+def test_too_many_namespaces_are_not_named() -> None:
     scope = SliceScope()
     coverage = Coverage(scope)
     scope.know_namespaces()
-    scope.note_namespace("tenant-0", exists=True)
-    scope.set(SLICES)
+    names = (f"tenant-{number}" for number in itertools.count())
+    ours = (name for name in names if slices.slice_of(name))  # those of one slice are others'
+    for name in itertools.islice(ours, scopes.MOST_SELECTED):
+        scope.note_namespace(name, exists=True)
+    scope.set(range(1, slices.COUNT))
     coverage.begin(())
-    assert coverage.selector.count("shardRange") == 1
-    scope.note_namespace("tenant-1", exists=True)
+    assert coverage.selector.count("shardRange") == scopes.MOST_SELECTED
+    scope.note_namespace(next(ours), exists=True)
     coverage.begin(())
     assert coverage.selector == ""
 
@@ -367,8 +369,8 @@ async def test_a_scaler_waits_until_what_is_wanted_is_there_and_nothing_else() -
             assert {slices.slice_of(namespace) for namespace, _ in world.stored()} == wanted
 
 
-async def test_a_first_list_waits_for_the_plan_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scopes, "FIRST_PLAN", 0.01)
+@pytest.mark.looptime
+async def test_a_first_list_waits_for_the_plan_and_not_for_ever() -> None:
     world = ScopedReflector(0)
     async with running(world.reflector.run()):
         await asyncio.sleep(0)

@@ -12,8 +12,8 @@ from adapter.kubernetes.cache.autoscalers import AutoscalerCache, HPACache, keep
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import RefusedAutoscaler
+from tests.kubernetes.apiclient import unconnected
 from tests.kubernetes.cache.test_pods import alone, pod, put
-from tests.support.apiclient import unconnected
 from tests.support.scaling import document, external_metric
 
 JSON = dict[str, Any]
@@ -143,18 +143,24 @@ def test_one_that_is_too_long_has_a_condition_and_keeps_its_target(name: str) ->
     assert faults == ("spec with the annotations has more than 65,536 bytes",)
 
 
+@pytest.fixture
+def _small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoscalers, "NAMESPACE_BYTES", 20_000)
+    monkeypatch.setattr(autoscalers, "STAYING_BYTES", 25_000)
+
+
+@pytest.mark.usefixtures("_small_shares")
 @pytest.mark.parametrize("kind", ["FastPathAutoscaler", "HorizontalPodAutoscaler"])
-def test_the_autoscalers_of_a_namespace_have_a_share(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoscalers, "NAMESPACE_BYTES", 2000)
+def test_the_autoscalers_of_a_namespace_have_a_share(kind: str) -> None:
     keep, context = KEEP[kind], unconnected()
     is_own = kind == "FastPathAutoscaler"
     cache: Any = AutoscalerCache(context, lambda *_: None) if is_own else HPACache(context)
-    for number in range(50):
+    for number in range(500):
         cache.put(keep(written(kind, f"web-{number}")))
     used = [one for one in cache if one.size]
-    assert 0 < len(used) < 20
-    assert sum(one.size for one in used) <= 2000
-    last = cache.find("shop", "web-49")
+    assert 0 < len(used) < 200
+    assert sum(one.size for one in used) <= 20_000
+    last = cache.find("shop", "web-499")
     if is_own:
         assert isinstance(last.autoscaler, RefusedAutoscaler)
         (violation,) = fastpath_autoscaler.validate(last.autoscaler)
@@ -163,14 +169,13 @@ def test_the_autoscalers_of_a_namespace_have_a_share(kind: str, monkeypatch: pyt
         assert (last.asked, len(last.faults)) == (None, 1)
     for one in used:
         cache.remove("shop", one.name)
-    cache.put(keep(written(kind, "web-49")))
-    assert cache.find("shop", "web-49").size > 0, "it counts again when there is room"
+    cache.put(keep(written(kind, "web-499")))
+    assert cache.find("shop", "web-499").size > 0, "it counts again when there is room"
 
 
-def test_one_that_is_let_in_stays_when_statuses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_small_shares")
+def test_one_that_is_let_in_stays_when_statuses_grow() -> None:
     """A refused one has a short status, with which it fits again: it was let in and refused in turn."""
-    monkeypatch.setattr(autoscalers, "NAMESPACE_BYTES", 20_000)
-    monkeypatch.setattr(autoscalers, "STAYING_BYTES", 25_000)
     cache = AutoscalerCache(unconnected(), lambda *_: None)
 
     def write(name: str, status: int) -> int:

@@ -18,8 +18,8 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes.apiclient import unconnected
 from tests.kubernetes.cache.test_autoscalers import document, hpa, opposing, ours, watching
-from tests.support.apiclient import unconnected
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.ownership import lease
 from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseFence, LeaseRecord, read_clocks
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import answering, connected, error_of
+from tests.kubernetes.apiclient import answering, connected, error_of
 from tests.support.clock import FakeClock
 
 STAMP = "2026-01-31T12:00:00.000000Z"

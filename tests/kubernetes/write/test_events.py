@@ -115,10 +115,7 @@ async def test_while_the_server_fails_all_wait_in_their_order(office: EventOffic
     assert not office.desk.faults.active()
 
 
-async def test_a_server_that_never_recovers_costs_the_event(
-    office: EventOffice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "RETRY", 0.0)
+async def test_a_server_that_never_recovers_costs_the_event(office: EventOffice) -> None:
     office.desk.cluster.fail(503, "create", "events", events.TRIES)
     office.say("one")
     office.say("two")

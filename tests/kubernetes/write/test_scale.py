@@ -8,8 +8,8 @@ from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_superseded, may_be_ours
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.kubernetes.apiclient import error_of
 from tests.support.answers import answers
-from tests.support.apiclient import error_of
 from tests.support.writing import Desk
 
 WEB = ScaleTarget(2, 2, "app=web", "", "", "/apis/apps/v1/namespaces/default/deployments/web/scale")

@@ -9,8 +9,8 @@ from adapter.kubernetes.write import writer
 from adapter.kubernetes.write.writer import WriteKind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.kubernetes.apiclient import error_of
 from tests.support.answers import answers
-from tests.support.apiclient import error_of
 from tests.support.writing import Desk
 
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"

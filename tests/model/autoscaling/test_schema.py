@@ -23,7 +23,7 @@ from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
 from scripts.generate import crd
-from tests.support import structural
+from tests.manifests import structural
 from tests.support.answers import answers
 from tests.support.scaling import document
 

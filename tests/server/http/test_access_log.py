@@ -153,10 +153,7 @@ def running(served: Served) -> asyncio.Task[None]:
     return asyncio.create_task(served.access_log.run())
 
 
-async def test_lines_are_written_while_it_runs(
-    served: Served, sink: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access_log, "PERIOD", 0.001)
+async def test_lines_are_written_while_it_runs(served: Served, sink: Memory) -> None:
     task = running(served)
     try:
         for count in (1, 2):
@@ -172,7 +169,6 @@ async def test_lines_are_written_while_it_runs(
 async def test_a_reader_that_is_slow_costs_lines_and_no_request(
     served: Served, sink: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_log, "PERIOD", 0.0)
     monkeypatch.setattr(access_log, "ROOM", 1000)
     sink.gate.clear()
     task = running(served)

@@ -33,15 +33,17 @@ from adapter.server.http.budgets import UNCERTIFIED_HEADS
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from tests.server.http import hostile
+from tests.server.http.hostile import Hostile
 from tests.support import adapter as support
-from tests.support import faulty, hostile, thorough, waiting
+from tests.support import thorough, waiting
 from tests.support.certificates import Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
-from tests.support.faulty import FaultyPrometheus
-from tests.support.hostile import Hostile
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
 from tests.support.serving import Answer, Connection, careless_context
+from tests.world import faulty
+from tests.world.faulty import FaultyPrometheus
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 REQUESTS = 100_000 if LONG else 3_000 if thorough.is_chosen() else 1_000

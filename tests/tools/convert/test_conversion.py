@@ -16,7 +16,7 @@ from fastpath_tools.boost import boost_patch as patch
 from fastpath_tools.boost.boost_patch import Wish
 from fastpath_tools.convert import conversion
 from scripts.generate import crd, crd_schedules
-from tests.support import structural
+from tests.manifests import structural
 
 ROOT = Path(__file__).parents[3]
 

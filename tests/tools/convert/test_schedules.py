@@ -2,13 +2,13 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from adapter.compose.clock import SystemClock
 from fastpath_tools.convert import keda
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
@@ -32,8 +32,8 @@ def _scaled_object(*triggers: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SystemClock, "wall", lambda _: float(NOW))
+def now(stop_clock: Callable[[float], None]) -> None:
+    stop_clock(float(NOW))
 
 
 CPU, QUEUE = {"type": "cpu", "metadata": {"value": "60"}}, {"type": "kafka"}

@@ -17,11 +17,10 @@ from fastpath_forecast.judge import Case
 from fastpath_forecast.simulate.load import Load, of_points
 from fastpath_tools.forecast import command
 from fastpath_tools.forecast.options import COMMAND
-from fastpath_tools.live import scaler_access
 from fastpath_tools.loads import sources
-from tests.support.cards import candidate, card, weekly_load
 from tests.support.simulation import HPA
 from tests.support.verbs import Printed
+from tests.tools.forecast.cards import candidate, card, weekly_load
 
 FPA = HPA.replace("autoscaling/v2", "fastpath.io/v1alpha1").replace(
     "HorizontalPodAutoscaler", "FastPathAutoscaler"
@@ -169,16 +168,12 @@ def test_whole_hours(start: int, seconds: int, begin: int, kept: int) -> None:
 
 
 def test_only_the_scaler_needs_numpy(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[[Any], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What is shown of its card: tests/golden/forecast/running-scaler."""
     shown = {"card": card(candidate("week"), chosen="week", mode="Floor"), "floor": 12, "withheld": ""}
-
-    async def fetch(*_: object) -> Any:
-        return {"forecast": msgspec.to_builtins(shown)}
-
+    serve({"forecast": msgspec.to_builtins(shown)})
     monkeypatch.setitem(sys.modules, "numpy", None)
-    monkeypatch.setattr(scaler_access, "fetch", fetch)
     assert main.main(["forecast", "shop/web", "-o", "json"]) == 0
     expected = json.loads(msgspec.json.encode({"name": "shop/web", **shown}))
     assert json.loads(capfd.readouterr().out) == expected

@@ -18,7 +18,7 @@ from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
 from fastpath_tools.forecast import picture, wording
 from fastpath_tools.simulate import results
 from fastpath_tools.simulate.results import RolledVerdict
-from tests.support.cards import AT, NO_FORECAST, candidate, card
+from tests.tools.forecast.cards import AT, NO_FORECAST, candidate, card
 
 WEEK = candidate("week")
 REFUSED = "it takes 38 % more pods, and maxExtra is 15 %"

@@ -11,9 +11,9 @@ from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_tools.live.cluster import option_values
 from fastpath_tools.live.sources import selectors_of
+from tests.golden.stored_clusters import StoredCluster
 from tests.support.answering import AnsweringServer, forward
 from tests.support.doctor import Doctor
-from tests.support.stored_clusters import StoredCluster
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor"
 

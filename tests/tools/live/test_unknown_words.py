@@ -26,8 +26,8 @@ from fastpath_tools.ui.options import UiOptions
 from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
 from tests.support import doctor
-from tests.support.ownerleases import owner_leases
 from tests.support.waiting import running
+from tests.tools.ownerleases import owner_leases
 
 pytestmark = pytest.mark.timeout(60)
 

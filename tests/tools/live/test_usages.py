@@ -131,13 +131,12 @@ EXPOSED = f"# HELP {CPU} ...\n{CPU} 12.5\nup 1\n".encode()
         ),
     ],
 )
+@pytest.mark.looptime
 async def test_the_port_where_pods_expose_the_counter(
     answers: Mapping[str, bytes | KubernetesError | None],
     found: MetricsPort | Unread | None,
     asked: list[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(usages, "SECONDS", 0.01)
     proxy = Proxy(answers)
     assert await usages.find_port(cast("KubernetesClient", proxy), "shop", ["a", "b", "c"], PORTS) == found
     assert proxy.asked == asked

@@ -24,9 +24,9 @@ from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
 from tests.support import doctor
 from tests.support.doctor import REQUESTS
-from tests.support.ownerleases import owner_leases
 from tests.support.tls import Authority
 from tests.support.verbs import Printed, printed
+from tests.tools.ownerleases import owner_leases
 
 pytestmark = pytest.mark.timeout(60)
 

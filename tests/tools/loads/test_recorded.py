@@ -18,9 +18,9 @@ from fastpath_forecast.simulate.load import Load
 from fastpath_tools.loads import load_options, recorded
 from fastpath_tools.loads.sources import Recorded
 from fastpath_tools.simulate.options import COMMAND
+from tests.prometheus.scripted import Scripted
 from tests.support import schedules
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
-from tests.support.scripted import Scripted
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

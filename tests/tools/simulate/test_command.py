@@ -1,5 +1,4 @@
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND,
 from fastpath_forecast.simulate import load as loads
 from fastpath_forecast.simulate.load import LoadSpan
 from fastpath_tools.loads import sources, wording
-from fastpath_tools.simulate import running
 from tests.support.simulation import HPA
 from tests.support.verbs import Printed
 
@@ -145,12 +143,12 @@ def test_the_order_of_policies_changes_only_the_order_of_the_results(simulated: 
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("worth", [running.WORTH, 0], ids=["one process", "processes"])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_terminal_shows_how_many_policies_are_done(
-    simulated: Run, monkeypatch: pytest.MonkeyPatch, worth: int
+    simulated: Run, monkeypatch: pytest.MonkeyPatch, divide: Callable[[], None], processes: int
 ) -> None:
-    monkeypatch.setattr(running, "WORTH", worth)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    if processes > 1:
+        divide()
     arguments = ("--policy", "fixed:replicas=4", "--policy", "fast")
     without = simulated(*arguments)
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
@@ -161,10 +159,9 @@ def test_a_terminal_shows_how_many_policies_are_done(
     assert "100%" in shown.err
 
 
-def test_processes_give_what_one_process_gives(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_give_what_one_process_gives(simulated: Run, divide: Callable[[], None]) -> None:
     alone = simulated("-o", "svg", "--phases", "2", "--policy", "native", "--policy", "fast")
-    monkeypatch.setattr(running, "WORTH", 0)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    divide()
     assert simulated("-o", "svg", "--phases", "2", "--policy", "native", "--policy", "fast") == alone
 
 
@@ -191,11 +188,12 @@ def test_gaps_saturation_and_lengths_are_noted() -> None:
     assert wording.load_document(empty)["mean"] is None
 
 
-@pytest.mark.parametrize("worth", [running.WORTH, 0])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_load_for_more_pods_than_a_simulation_holds(
-    simulated: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, worth: int
+    simulated: Run, folder: Path, divide: Callable[[], None], processes: int
 ) -> None:
-    monkeypatch.setattr(running, "WORTH", worth)
+    if processes > 1:
+        divide()
     (folder / "web.yaml").write_text(HPA.replace("maxReplicas: 40", "maxReplicas: 2000000000"))
     (folder / "load.csv").write_text("seconds,load\n0,1e15\n60,1\n")
     printed = simulated("--policy", "native", "--policy", "fast")

@@ -16,9 +16,9 @@ from fastpath_forecast.simulate.policies import read_policy
 from fastpath_forecast.simulate.schedules import ForecastMinimums
 from fastpath_forecast.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate.recording import Recording
-from tests.support.cards import weekly_load
 from tests.support.simulation import HPA, autoscaler, steps
 from tests.support.verbs import Printed
+from tests.tools.forecast.cards import weekly_load
 
 Run = Callable[..., Printed]
 

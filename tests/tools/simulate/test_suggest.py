@@ -165,11 +165,10 @@ class InterruptedPool(ThreadPoolExecutor):
         return result
 
 
-def test_ctrl_c_does_not_cancel_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_does_not_cancel_results(monkeypatch: pytest.MonkeyPatch, divide: Callable[[], None]) -> None:
     """A pool whose processes end fails its pending results, and prints a traceback for a cancelled one."""
     monkeypatch.setattr(running, "ProcessPoolExecutor", InterruptedPool)
-    monkeypatch.setattr(running, "WORTH", 0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    divide()
     scenario: Any = SimpleNamespace(loads={"web": SimpleNamespace(seconds=1)}, phases=1)
     variants: Any = ("first", "second", "third")
     with pytest.raises(KeyboardInterrupt):

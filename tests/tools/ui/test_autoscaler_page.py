@@ -39,15 +39,15 @@ from fastpath_tools.ui import autoscaler_page
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
-from tests.support import incidents
 from tests.support.answering import forward
-from tests.support.autoscaler_views import REQUESTS, at, explain, history, point, view
 from tests.support.doctor import CPU, HANDSHAKE, fast_facts
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
-from tests.support.hostile_text import HOSTILE, acting
-from tests.support.incidents import Incident, incident, measured
-from tests.support.ownerleases import owner_leases
 from tests.support.tls import Authority
+from tests.tools.hostile_text import HOSTILE, acting
+from tests.tools.ownerleases import owner_leases
+from tests.tools.ui import incidents
+from tests.tools.ui.autoscaler_views import REQUESTS, at, explain, history, point, view
+from tests.tools.ui.incidents import Incident, incident, measured
 
 TEMPLATES = Templates("/token/", "prod")
 ORDER = ["sentence", "axis", "chain", "ladder", "metrics", "writers", "ahead", "try"]

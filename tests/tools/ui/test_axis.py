@@ -12,8 +12,8 @@ from adapter.model.autoscaling.view import AutoscalerView, BoundsAhead, LimitsVi
 from fastpath_tools.ui import axis
 from fastpath_tools.ui.axis import Axis
 from fastpath_tools.ui.pages import Templates
-from tests.support.autoscaler_views import at, history, point, view
-from tests.support.hostile_text import HOSTILE
+from tests.tools.hostile_text import HOSTILE
+from tests.tools.ui.autoscaler_views import at, history, point, view
 
 TEMPLATES = Templates("/")
 

@@ -19,8 +19,9 @@ from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
 from fastpath_tools.ui.fleet import Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
-from tests.support import autoscaler_views, doctor
+from tests.support import doctor
 from tests.support.answers import answers
+from tests.tools.ui import autoscaler_views
 
 PLAIN = FleetRow(HPA_KIND, "shop", "web", "", 4, 4, 2, 20)
 ENTRY = msgspec.structs.replace(autoscaler_views.ENTRY, overdue=1)

@@ -13,7 +13,7 @@ from fastpath_tools.ui.fleet import FleetFilter, FleetRow, ReactionTime
 from fastpath_tools.ui.fleet_page import elapsed
 from fastpath_tools.ui.fleet_reading import Fleet
 from fastpath_tools.ui.pages import Templates
-from tests.support.hostile_text import HOSTILE, acting
+from tests.tools.hostile_text import HOSTILE, acting
 
 NOW = 1_000_000.0
 PLAIN = FleetRow(HPA_KIND, "shop", "web", "", 4, 7, 2, 20, last_scale=NOW - 125, age=0.8)

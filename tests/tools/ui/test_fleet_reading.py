@@ -29,8 +29,8 @@ from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
 from tests.support import doctor
 from tests.support.answering import AnsweringServer, forward
-from tests.support.autoscaler_views import ENTRY
 from tests.support.waiting import running, until
+from tests.tools.ui.autoscaler_views import ENTRY
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
 

@@ -7,7 +7,7 @@ from fastpath_forecast.simulate.load import Grid
 from fastpath_tools.ui import hpa_history
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 from tests.support.answers import answers
-from tests.support.autoscaler_views import NOW, at, view
+from tests.tools.ui.autoscaler_views import NOW, at, view
 
 WEB = HistoryPlace("shop", "web", ("Deployment", "api"), (2, 10))
 GRID = Grid(NOW - 60, NOW, 15)

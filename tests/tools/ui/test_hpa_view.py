@@ -15,8 +15,8 @@ from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import AnswerFacts, MetricFacts, TargetFacts, Unread
 from fastpath_tools.ui import hpa_view
 from tests.support.answers import answers
-from tests.support.autoscaler_views import NOW, at, history, point
 from tests.tools.doctor.test_diagnosis import LOAD, facts, load
+from tests.tools.ui.autoscaler_views import NOW, at, history, point
 
 QUEUE: dict[str, Any] = {
     "type": "External",

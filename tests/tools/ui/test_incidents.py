@@ -10,11 +10,11 @@ import pytest
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_tools.ui import sentence
-from tests.support import incidents
-from tests.support.autoscaler_views import explain
 from tests.support.doctor import REQUESTS
-from tests.support.incidents import Incident, incident, measured
 from tests.support.tls import Authority
+from tests.tools.ui import incidents
+from tests.tools.ui.autoscaler_views import explain
+from tests.tools.ui.incidents import Incident, incident, measured
 
 QUEUE: dict[str, Any] = {
     "type": "External",

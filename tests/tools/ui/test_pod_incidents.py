@@ -4,7 +4,7 @@ The first sentence of the page, the line of the list, and doctor's diagnosis nam
 advises to add pods. All causes: tests/golden/doctor. When each counts: tests/tools/live/test_unready.py.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,14 +12,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.compose.clock import SystemClock
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui import sentence
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet import Problem
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
-from tests.support.stored_clusters import StoredCluster
+from tests.golden.stored_clusters import StoredCluster
 from tests.support.waiting import running
 
 FOLDER = Path(__file__).parents[2] / "golden" / "doctor"
@@ -30,8 +29,8 @@ ADDING = ("raise spec.maxReplicas", "raise maxReplicas")
 
 
 @pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredCluster]:
-    monkeypatch.setattr(SystemClock, "wall", lambda _: NOW)
+async def cluster(stop_clock: Callable[[float], None]) -> AsyncIterator[StoredCluster]:
+    stop_clock(NOW)
     async with StoredCluster(NOW - 600) as cluster:
         yield cluster
 

@@ -14,9 +14,9 @@ from fastpath_tools.doctor.hops import Hop, Improvement, State, plain
 from fastpath_tools.live.facts import AnswerFacts, Leaders
 from fastpath_tools.ui import sentence
 from tests.support.answers import answers
-from tests.support.autoscaler_views import REQUESTS, at, explain, view
 from tests.support.doctor import fast_facts
 from tests.tools.doctor.test_diagnosis import boosted, facts, hpa, load
+from tests.tools.ui.autoscaler_views import REQUESTS, at, explain, view
 
 STAYS = "The count stays if the load stays."
 

@@ -18,8 +18,8 @@ from fastpath_tools.ui.pages import Content, Page, Query, Section, Templates
 from fastpath_tools.ui.server import PageServer
 from tests.support import tools
 from tests.support.answers import answers
-from tests.support.page_stream import PageStream
 from tests.support.waiting import until
+from tests.tools.ui.page_stream import PageStream
 
 TOKEN = "the-token"
 

@@ -11,7 +11,7 @@ from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE
 from fastpath_tools.ui import what_if
 from fastpath_tools.ui.what_if import Trial
 from tests.support.answers import answers
-from tests.support.autoscaler_views import history, point
+from tests.tools.ui.autoscaler_views import history, point
 
 AUTOSCALER = FastPathAutoscaler(
     metadata=Metadata("web", "shop"), spec=FastPathAutoscalerSpec(min_replicas=1, max_replicas=20)

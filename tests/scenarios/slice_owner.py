@@ -1,7 +1,7 @@
 """One process of a scaler that follows a load without rest for the one slice that has an autoscaler.
 
-As a program it is a real process with a clock of its own: ``python -m tests.support.slice_owner URL NAMESPACE
-IDENTITY UID``.
+As a program it is a real process with a clock of its own:
+``python -m tests.scenarios.slice_owner URL NAMESPACE IDENTITY UID``.
 """
 
 import asyncio

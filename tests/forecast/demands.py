@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fastpath_forecast.judge import Case
-from tests.support.forecasts import BASE_DAYS, MINUTES, SETTINGS, Demand, case_of
+from tests.forecast.forecasts import BASE_DAYS, MINUTES, SETTINGS, Demand, case_of
 
 HELD = 10
 """The minutes of a value: decisions between two values can be skipped."""

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from adapter.kubernetes.credentials import pod_of
 from adapter.model.autoscaling import slices
-from tests.support.scalewrites import Place
+from tests.world.scalewrites import Place
 
 NAME = "fastpath-scaler"
 """What the Leases of the scalers have in common."""

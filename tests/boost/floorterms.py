@@ -14,8 +14,8 @@ from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.boost.configmaps import JSON, Line, Store
 from tests.support.clock import WALL, LoopClock
-from tests.support.configmaps import JSON, Line, Store
 from tests.support.writing import HandFence
 
 NAMESPACE = "fastpath"

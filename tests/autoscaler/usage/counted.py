@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SERVERS = Path(__file__).with_name("servers")
-ROOT = SERVERS.parents[2]
+ROOT = SERVERS.parents[3]
 
 CLASS_PATH = "JAVA_CLASSES"
 """The environment variable with a class path of Prometheus' Java client: JVM metrics and HTTP server."""
@@ -76,13 +76,19 @@ def _compile_java(folder: Path) -> None:
 
 
 def _server(name: str, *arguments: str) -> Callable[[int, Path], Sequence[str]]:
-    module = f"tests.support.servers.{name}"
+    module = f"tests.autoscaler.usage.servers.{name}"
     return lambda port, _: [sys.executable, "-m", module, str(port), *arguments]
 
 
 def _workers(port: int, _: Path) -> Sequence[str]:
     options = ["--workers", "2", "--bind", f"127.0.0.1:{port}", "--chdir", str(ROOT)]
-    return [sys.executable, "-m", "gunicorn", *options, "tests.support.servers.python_server:application"]
+    return [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        *options,
+        "tests.autoscaler.usage.servers.python_server:application",
+    ]
 
 
 def _node(name: str) -> Callable[[int, Path], Sequence[str]]:

@@ -12,7 +12,7 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from tests.support.servers.python_server import Application, serve, work
+from tests.autoscaler.usage.servers.python_server import Application, serve, work
 
 registry = CollectorRegistry()
 _metrics: Application = make_wsgi_app(registry)
