@@ -61,7 +61,7 @@ def write(prometheus: Engine, pods: list[str]) -> None:
     prometheus.write(*samples)
 
 
-def install(cluster: Cluster, port: int, rules: str) -> None:
+def install(cluster: Cluster, port: int, rules: str = RULES) -> None:
     """Put the adapter behind the cluster as the manifests do: Service, pods with a ConfigMap, APIServices."""
     metadata = {"name": "fastpath", "namespace": "fastpath"}
     service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
