@@ -1,20 +1,25 @@
-"""The table of faults: each fault x each kind of metric x growing, shrinking.
+"""The table of faults: each fault x each kind of metric x growing, shrinking, steady.
 
-Total absence, stale and failed values never shrink a workload; limits hold; and when the fault is over all
-goes on by itself. Sources, feeds, decisions and the loop are the real ones, on a loop whose time a test does
-not wait for; below them stands a provider that fails on demand.
+Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what
+upstream's own repair gives for the same input; limits hold; and when the fault is over all goes on by itself.
+Sources, feeds, decisions and the loop are the real ones, on a loop whose time a test does not wait for; below
+them stands a provider that fails on demand.
 """
 
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+from adapter.autoscaler.decide import decision
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -42,7 +47,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.clock import LoopClock
 from tests.support.controller import LIVE, HandPods, HandRivals, HandServer, NoForecasts, fpa
-from tests.support.scaling import NOW, cpu_metric, external_metric, object_metric, pods, pods_metric
+from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
 from tests.support.world import FRESHNESS
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
@@ -77,6 +82,8 @@ KINDS = {
     "Pods": MetricKind(pods_metric("10")),
     "Pods scraped": MetricKind(pods_metric("10"), scraped=True),
     "Object Value": MetricKind(object_metric("Value", value="10"), per_pod=False),
+    "Object AverageValue": MetricKind(object_metric("AverageValue", averageValue="10"), per_pod=False),
+    "External Value": MetricKind(external_metric(value="10"), per_pod=False),
     "External AverageValue": MetricKind(external_metric(averageValue="10"), per_pod=False),
     "Resource": MetricKind(cpu_metric(50)),
     "ContainerResource": MetricKind(CONTAINER),
@@ -112,7 +119,7 @@ OWN_MAY_GROW = MAY_GROW | {
 OWN_FAULTS = {"scrapes overdue", "own usage missing"}
 """Faults of the own usage alone: the usage of containers decides as without it."""
 
-DIRECTIONS = {"growing": 2.0, "shrinking": 0.45}
+DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
 
 CASES = [
     pytest.param(fault, name, direction, id=f"{fault}-{name}-{direction}")
@@ -137,6 +144,7 @@ class FaultyWorkload:
         self.rivals = HandRivals()
         self.load = 1.0
         self.fault = ""
+        self.missing: Collection[str] = ()
         self.frozen = 0.0
         self.counts = [REPLICAS]
         self.ready: list[tuple[float, int]] = []
@@ -190,8 +198,9 @@ class FaultyWorkload:
         await self.fail()
         if self.fault in {"empty result", "no numbers"}:
             return ObjectSamples({}, {}, 0.0, None)
-        times = {} if self.fault == "ages unknown" else dict.fromkeys(names, self.taken())
-        return ObjectSamples(dict.fromkeys(names, self.milli()), times, 0.0, None, overdue=self.overdue)
+        present = [name for name in names if name not in self.missing]
+        times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
+        return ObjectSamples(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
         await self.fail()
@@ -222,6 +231,7 @@ class FaultyWorkload:
         items = tuple(
             ObjectUsage("default", name, {}, now, usage, (ContainerUsage("app", usage),))
             for name in self.names
+            if name not in self.missing
         )
         times = {} if self.fault == "ages unknown" else {item.name: self.taken() for item in items}
         return ResourceAnswer(items, 15.0, now, 0.0, partial=self.fault == "partial answers", times=times)
@@ -246,14 +256,15 @@ class FaultyWorkload:
     def read(
         self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]
     ) -> ScrapedAnswer:
+        present = [name for name in names if name not in self.missing]
         if self.fault in {"empty result", "own usage missing"}:
-            return ScrapedAnswer({}, dict.fromkeys(names, self.clock.wall()))
+            return ScrapedAnswer({}, dict.fromkeys(present, self.clock.wall()))
         value = float("nan") if self.fault == "no numbers" else self.milli() / 1000
         if self.kind.own and self.fault not in {"negative", "overflow"}:
             value = self.value() * 0.05  # cores, as of `resource`
         overdue = self.fault == "scrapes overdue"
-        found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in names}
-        return ScrapedAnswer(found, {})
+        found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in present}
+        return ScrapedAnswer(found, dict.fromkeys(self.missing, self.clock.wall()))
 
     def reason_of(self, entry: object, namespace: str, name: str) -> str:
         return ""
@@ -337,7 +348,7 @@ async def live(world: FaultyWorkload, seconds: float) -> None:
 @pytest.mark.parametrize(("fault", "name", "direction"), CASES)
 async def test_faults(fault: str, name: str, direction: str) -> None:
     world = FaultyWorkload(name)
-    wanted = {"growing": MOST, "shrinking": 2}[direction]
+    wanted = {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
     may_grow = fault in (OWN_MAY_GROW if world.kind.own else MAY_GROW)
     async with running(world):
         await live(world, 90 if world.kind.own else 30)  # until what is measured is known
@@ -361,6 +372,142 @@ async def test_faults(fault: str, name: str, direction: str) -> None:
         world.fault = ""
         await live(world, 90)
         assert world.replicas == wanted
+
+
+PER_POD = [name for name, kind in KINDS.items() if kind.per_pod]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("missing", [1, 2, 3])
+@pytest.mark.parametrize("name", PER_POD)
+async def test_some_pods_without_a_value(name: str, missing: int, direction: str) -> None:
+    """Never below what upstream's own repair gives for the same input."""
+    world = FaultyWorkload(name)
+    async with running(world):
+        await live(world, 30)
+        world.missing = [f"web-{number}" for number in range(missing)]
+        world.load = DIRECTIONS[direction]
+        await live(world, 30)
+        floor = upstream(world, missing, DIRECTIONS[direction])
+        assert world.counts[60:]
+        assert min(world.counts) >= floor
+        assert max(world.counts) <= MOST
+
+        world.missing = ()
+        await live(world, 60)
+        assert world.replicas == {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+
+
+def upstream(world: FaultyWorkload, missing: int, load: float) -> int:
+    """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
+    count = lowest = REPLICAS
+    for _ in range(20):
+        made = sync_as_upstream(world, count, missing, load)
+        if made == count:
+            break
+        count = made
+        lowest = min(lowest, count)
+    return lowest
+
+
+def sync_as_upstream(world: FaultyWorkload, count: int, missing: int, load: float) -> int:
+    autoscaler = prepare(
+        hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
+    )
+    share = load * REPLICAS / count
+    value = round(share * (500 if "Resource" in world.name else 10_000))
+    values = {f"web-{number}": value for number in range(missing, count)}
+    reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
+    seen = Observation(count, count, "app=web", pods(count), [reading])
+    return decision.decide(autoscaler, seen, History(), NOW).replicas
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
+    """The fresh one may raise; while the other has no value nothing shrinks."""
+    world = FaultyWorkload("External AverageValue")
+    world.kind = MetricKind(external_metric(averageValue="10"), per_pod=False)
+    async with running(world) as controller:
+        both = [external_metric(averageValue="10"), pods_metric("10")]
+        controller.put(fpa(both, minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW))
+        original = world.sample_objects
+
+        async def broken(question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
+            raise InternalError("unable to fetch metrics")
+
+        world.sample_objects = broken  # type: ignore[method-assign]  # the other metric alone
+        world.load = DIRECTIONS[direction]
+        await live(world, 60)
+        assert min(world.counts) >= REPLICAS
+        assert world.replicas == (MOST if direction == "growing" else REPLICAS)
+
+        world.sample_objects = original  # type: ignore[method-assign]  # as above
+        await live(world, 60)
+        assert world.replicas >= {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+
+
+class Sampled(FaultyWorkload):
+    """A workload whose metric is sampled from time to time, and shows the last sample until the next one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.every = 1.0 if self.kind.scraped else 15.0
+        self.sample = (-1.0, 0.0)
+
+    def taken(self) -> float:
+        return self.clock.wall() // self.every * self.every
+
+    def value(self) -> float:
+        if self.sample[0] != self.taken():
+            self.sample = (self.taken(), super().value())
+        return self.sample[1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) -> None:
+    """The load is worth 3 pods; a sample of 4 pods, multiplied by those that are left, would be worth 2."""
+    world = Sampled(name)
+    async with running(world):
+        await live(world, 60)
+        world.load = 0.55
+        await live(world, 90)
+        assert min(world.counts) == world.replicas == 3
+
+
+class Restarted(FaultyWorkload):
+    """Two series of a sum: after Prometheus lost all data, the second is scraped later than the first."""
+
+    LATER = 4.0
+
+    def __init__(self, name: str, samples: int) -> None:
+        super().__init__(name)
+        self.samples = samples
+        self.back = 0.0
+
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+        await self.fail()
+        since = self.clock.wall() - self.back
+        oldest = since // INTERVAL * INTERVAL
+        if since >= self.LATER:
+            oldest = min(oldest, self.LATER + (since - self.LATER) // INTERVAL * INTERVAL)
+        count = 2 if since >= self.LATER + (self.samples - 1) * INTERVAL else 1
+        return SeriesSamples((self.milli() // 2,) * count, self.back + oldest, 0.0, None)
+
+
+@pytest.mark.parametrize("samples", [pytest.param(1, id="gauge"), pytest.param(2, id="rate")])
+@pytest.mark.parametrize("load", [1.0, 0.5])
+async def test_series_that_are_not_back_yet_do_not_shrink(load: float, samples: int) -> None:
+    world = Restarted("External AverageValue", samples)
+    async with running(world):
+        await live(world, 30)
+        assert world.replicas == REPLICAS
+        world.fault = "Prometheus fails"
+        await live(world, 30)
+        world.load = load
+        world.back = world.clock.wall()
+        world.fault = ""
+        await live(world, 60)
+        assert min(world.counts) == world.replicas == REPLICAS * load
 
 
 class Remembered(FaultyWorkload):
