@@ -42,7 +42,7 @@ def drawn(draw: Draw) -> Case:
     return case_for(np.repeat(draw(np.random.default_rng(5))[::2], 2))
 
 
-@pytest.mark.parametrize("name", ["red", "bursts"])
+@pytest.mark.parametrize("name", NOISE)
 def test_nothing_acts_on_noise(name: str) -> None:
     case = drawn(NOISE[name])
     verdict, _ = judge.judge(case, judge.build_demand(case))

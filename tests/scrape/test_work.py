@@ -217,7 +217,7 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
 
 async def test_large_bodies_are_processed_in_turns_between_which_the_loop_is_free() -> None:
     async with scraping(clock=TickingClock(TURN_SECONDS)) as here:
-        here.reader.bodies |= {BAD.ip: churning("depth", 600, 20), WORSE.ip: churning("depth", 600, 20)}
+        here.reader.bodies |= {BAD.ip: churning("depth", 1500, 20), WORSE.ip: churning("depth", 1500, 20)}
         turns = good_after = 0
         running = asyncio.ensure_future(scrape_at_once(here))
         while not running.done():
@@ -226,9 +226,9 @@ async def test_large_bodies_are_processed_in_turns_between_which_the_loop_is_fre
             if not good_after and read(here, "good", "good").values:
                 good_after = turns
 
-        assert turns > 20, "one step each"
-        assert good_after < turns / 2, "the small body does not wait for the large ones"
-        assert value(here, "bad", "bad") == 600
+        assert turns > 40, "one step each"
+        assert good_after < turns / 4, "the small body does not wait for the large ones"
+        assert value(here, "bad", "bad") == 1500
 
 
 async def test_the_time_to_parse_a_failed_answer_counts_for_its_pod() -> None:
