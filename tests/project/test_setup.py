@@ -42,7 +42,8 @@ def checkout(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     (root / "scripts").mkdir(parents=True)
     (root / "requirements").mkdir()
     shutil.copy(request.config.rootpath / "scripts" / "setup", root / "scripts")
-    (root / "requirements" / "lock.txt").write_text("")
+    for name in ("lock", "setup"):
+        (root / "requirements" / f"{name}.txt").write_text("")
     (root / "pyproject.toml").write_text("")
     for name in ("python", "prometheus"):  # a program that is there is not installed
         program = tmp_path / "bin" / name
