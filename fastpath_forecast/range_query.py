@@ -1,7 +1,7 @@
 """Range queries to Prometheus, one chunk at a time, through prometheus-api-client (`custom_query_range`).
 
-For tools that read history, not for the serving path: a query runs in a thread, and its whole answer is
-decoded at once. An answer is one series at most, so that its size is bounded by its points.
+For forecasts and tools, which read history: a query runs in a thread, and its whole answer is decoded at
+once. An answer is one series at most, so that its size is bounded by its points.
 """
 
 import asyncio
