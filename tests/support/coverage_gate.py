@@ -1,8 +1,8 @@
 """The decision code is covered by tests to the last branch; a run that leaves any of it out fails.
 
-SlipCover adds probes to the code when a module is imported, and takes away those that have been hit, so that
-all tests run at their usual speed. With pytest-xdist each worker sends what it has measured when it ends, and
-the controller adds it up.
+SlipCover adds probes to the code when a module is imported, and removes each probe once it is hit, so that
+tests run at their usual speed, and all of them count. With pytest-xdist each worker sends what it has
+measured when it ends, and the controller adds it up.
 
 A pytest plugin and not a step after the tests, so that the run's last line is pytest's own summary. It is
 loaded with `-p`, because modules imported before it are not measured. `FASTPATH_COVERED` names other folders:
@@ -27,7 +27,6 @@ GATED = (
 """The decision code."""
 
 _EXCLUDED = ["if TYPE_CHECKING:", r"\.\.\.$", "@overload"]
-_HEADING = "decision code that no test reaches"
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -73,5 +72,6 @@ class CoverageGate:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what is missing."""
         if self._missing:
-            terminalreporter.section(_HEADING, sep="=", red=True)
+            code = "code" if self._shown else "decision code"
+            terminalreporter.section(f"{code} that no test reaches", sep="=", red=True)
             terminalreporter.write("\n".join([*self._missing, ""]))
