@@ -3,10 +3,13 @@
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import strategies
+
+from tests.support.scripts import Recorded
 
 pytest_plugins = [
     "tests.support.guards",
@@ -28,7 +31,7 @@ hypothesis.settings.load_profile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update", action="store_true", help="tests/golden: write what commands print now")
+    parser.addoption("--update", action="store_true", help="write the files of recorded outputs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +52,19 @@ def pytest_collection_finish() -> None:
     """
     settings = hypothesis.settings(database=None)
     hypothesis.find(strategies.text(), lambda _text: True, settings=settings)
+
+
+@pytest.fixture(scope="session")
+def recorded(pytestconfig: pytest.Config) -> Recorded:
+    """Return what compares a text with that of a file, and writes the file with `--update`."""
+
+    def compare(path: Path, text: str) -> None:
+        assert text.strip(), f"{path} records nothing: it has no line that asks for an output"
+        if pytestconfig.getoption("update"):
+            path.write_text(text)
+        assert text == path.read_text()
+
+    return compare
 
 
 @pytest.fixture(autouse=True)

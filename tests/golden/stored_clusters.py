@@ -6,7 +6,7 @@ files have pods of an owner. Beside objects there are
 
 - `kind: Answers`: `items` are bodies by path and query; metrics without one are not found,
 - `kind: Forbidden`: `items` are verb, resource and, where it is forbidden in one place only, namespace,
-- `kind: Denied`: `items` are users whom access reviews do not allow anything.
+- `kind: Denied`: `items` are users to which access reviews allow nothing.
 """
 
 import functools

@@ -19,6 +19,7 @@ import yaml
 from scripts.generate import chart_values
 from tests.chart import charts
 from tests.support.rendered import JSON
+from tests.support.scripts import Recorded
 
 FOLDER = Path(__file__).parent / "chart"
 CASES = sorted(path.parent.name for path in FOLDER.glob("*/values.yaml"))
@@ -80,31 +81,25 @@ def rendered(case: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rendering(case: str, pytestconfig: pytest.Config) -> None:
+def test_rendering(case: str, recorded: Recorded) -> None:
     files = rendered(case)
-    notes = files[NOTES].strip() + "\n"
     documents = (
         each for path, text in sorted(files.items()) if path != NOTES for each in charts.read_documents(text)
     )
     objects = yaml.dump_all(map(shortened, documents), Dumper=Dumper, width=1_000)
-    if pytestconfig.getoption("update"):
-        (FOLDER / case / "objects.yaml").write_text(objects)
-        (FOLDER / case / "notes.txt").write_text(notes)
-    assert notes == (FOLDER / case / "notes.txt").read_text()
-    assert objects == (FOLDER / case / "objects.yaml").read_text()
+    recorded(FOLDER / case / "notes.txt", files[NOTES].strip() + "\n")
+    recorded(FOLDER / case / "objects.yaml", objects)
 
 
-def test_values_that_cannot_be_right_are_refused_by_name(pytestconfig: pytest.Config) -> None:
+def test_values_that_cannot_be_right_are_refused_by_name(recorded: Recorded) -> None:
     cases = yaml.safe_load(REFUSED.read_text())
     errors = {}
     for name, case in cases.items():
         with pytest.raises(charts.require().HelmError) as raised:
             charts.render_files(case["values"])
         errors[name] = str(raised.value)
-    if pytestconfig.getoption("update"):
-        updated = {name: {**case, "error": errors[name]} for name, case in cases.items()}
-        REFUSED.write_text(yaml.dump(updated, Dumper=Dumper, sort_keys=False, width=1_000))
-    assert errors == {name: case["error"] for name, case in yaml.safe_load(REFUSED.read_text()).items()}
+    refused = {name: {**case, "error": errors[name]} for name, case in cases.items()}
+    recorded(REFUSED, yaml.dump(refused, Dumper=Dumper, sort_keys=False, width=1_000))
 
 
 def without(values: JSON, path: tuple[str, ...]) -> JSON:

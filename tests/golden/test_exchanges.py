@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.scripts import Recorded
 
 FILES = sorted((Path(__file__).parent / "apiserver").glob("*.http"))
 MADE_UP = re.compile(r"\b\w{8}-\w{4}-\w{4}-\w{4}-\w{12}\b|(?<=web-)[a-z0-9]{5}\b|(?<=127.0.0.1:)\d+")
@@ -47,8 +48,5 @@ async def exchange(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_exchange(path: Path, pytestconfig: pytest.Config) -> None:
-    written = asyncio.run(exchange(path.read_text()))
-    if pytestconfig.getoption("update"):
-        path.write_text(written)
-    assert written == path.read_text()
+def test_exchange(path: Path, recorded: Recorded) -> None:
+    recorded(path, asyncio.run(exchange(path.read_text())))

@@ -19,6 +19,7 @@ import pytest
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
 from tests.golden import stored_clusters, stored_series
+from tests.support.scripts import Recorded
 
 FOLDER = Path(__file__).parent
 TRANSCRIPTS = sorted(FOLDER.glob("*/*/transcript"))
@@ -58,7 +59,7 @@ def test_transcript(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    pytestconfig: pytest.Config,
+    recorded: Recorded,
 ) -> None:
     folder = shutil.copytree(path.parent, tmp_path / "case")
     for shared in path.parent.parent.glob("*.*"):
@@ -68,13 +69,7 @@ def test_transcript(
     stored_series.serve_files(monkeypatch)
     stored_clusters.serve_files(monkeypatch, NOW)
     monkeypatch.setattr(SystemClock, "wall", lambda _: NOW)
-    expected = path.read_text()
-    assert commands(expected), "a transcript has command lines after `$ `"
-    printed = "".join(run(command, capsys, monkeypatch) for command in commands(expected))
-    if pytestconfig.getoption("update"):
-        path.write_text(printed)
-    else:
-        assert printed == expected
+    recorded(path, "".join(run(command, capsys, monkeypatch) for command in commands(path.read_text())))
 
 
 def test_each_file_of_a_case_is_read_by_a_command() -> None:

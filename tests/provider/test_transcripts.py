@@ -1,14 +1,17 @@
 """Answers of the provider as data: `transcripts/NAME` has worlds, and what questions are answered in each.
 
-A world is YAML above `---`: the `series` of each series query; `rules` as in a file of them, or what is
-`more` in two rules of the series of `s`, a custom and an external one; `samples` that Prometheus answers to
-every query, or to those of each metric, their `ages`, and which of both come with `warnings`; a text in place
-of samples is a failure; the `names` of listed objects; `pods` and `nodes` with namespace, name and labels.
-With `usages` the rules are those of cpu and memory. `warnings` may also be the name of a metric.
+A world is YAML above `---`:
 
-Each line after `? ` is a question: an API and a path; `scaler` before it asks as the scaler does. Below it is
-what is listed, what Prometheus is asked, what is left out, and each value, or the Status that refuses the
-question. At the end are the faults that are active. A line `===` begins another world.
+- `series` has the series of each series query.
+- `rules` are as in a rules file. Without them there are two rules for the series of `s`, a custom and an
+  external one; `more` is added to both. With `usages` the rules are those of cpu and memory.
+- `samples` are what Prometheus answers to every query, or to those of each metric; a text is a failure.
+  `ages` are their ages. `warnings` says which answers come with a warning, or names a metric.
+- `names` are the objects that are listed. `pods` and `nodes` have a namespace, a name and labels.
+
+A line after `? ` is a question: an API and a path. With `scaler` before it, the scaler asks. Below it are the
+objects that are listed, the queries to Prometheus, what is left out, and the values, or the Status that
+refuses the question. At the end are the active faults. A line `===` begins another world.
 `scripts/test tests/provider --update` writes what is answered now.
 """
 
@@ -31,6 +34,7 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.server.api.query_string import Question
+from tests.support.scripts import Recorded
 from tests.support.world import (
     FakeResources,
     Outcome,
@@ -179,14 +183,11 @@ async def run(settings: dict[str, Any], lines: list[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
-def test_transcript(path: Path, pytestconfig: pytest.Config) -> None:
+def test_transcript(path: Path, recorded: Recorded) -> None:
     worlds = []
     for text in path.read_text().split("===\n"):
         settings, separator, expected = text.partition("---\n")
         lines = [line for line in expected.splitlines() if line.startswith(("? ", "#"))]
         said = asyncio.run(run(yaml.safe_load(settings), lines))
         worlds.append(settings + separator + "".join(f"{line}\n" for line in said))
-    if pytestconfig.getoption("update"):
-        path.write_text("===\n".join(worlds))
-    else:
-        assert "===\n".join(worlds) == path.read_text()
+    recorded(path, "===\n".join(worlds))

@@ -7,7 +7,6 @@ there is nothing. `scripts/test tests/scrape --update` writes what is resolved n
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from adapter.config.rules_config import Access, EndpointSource
@@ -16,6 +15,7 @@ from adapter.model.label_selectors import parse_selector
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
 from tests.scrape.scenes import A, B
+from tests.support.scripts import Recorded
 from tests.support.world import FakePod
 
 TRANSCRIPT = Path(__file__).parent / "transcripts" / "endpoints"
@@ -51,7 +51,7 @@ def told(found: FoundEndpoints) -> list[str]:
     return [*lines, *([f"because {found.reason}"] if found.reason else [])]
 
 
-def test_transcript(pytestconfig: pytest.Config) -> None:
+def test_transcript(recorded: Recorded) -> None:
     said = []
     for line in TRANSCRIPT.read_text().splitlines():
         if line.startswith(("= ", "#")):
@@ -59,10 +59,7 @@ def test_transcript(pytestconfig: pytest.Config) -> None:
         if line.startswith("= "):
             kind, given = line[2:].split(" ", 1)
             said += told(resolve(kind, yaml.safe_load(given)))
-    text = "".join(f"{line}\n" for line in said)
-    if pytestconfig.getoption("update"):
-        TRANSCRIPT.write_text(text)
-    assert text == TRANSCRIPT.read_text()
+    recorded(TRANSCRIPT, "".join(f"{line}\n" for line in said))
 
 
 def test_too_many_endpoints_are_not_scraped_in_part() -> None:

@@ -1,11 +1,15 @@
 """Scraped pods over time as data: `scripts/NAME` has what happens, and what is known then.
 
-Above `---` is YAML: what is `more` in the rules of the gauge depth and the counter hits, and what Prometheus
-answers: the `values` and `ages` of pods, or a failure. After `> ` something happens: `want METRICS PODS`,
-`POD BODY` (lines end with a semicolon; a failure begins with an exclamation mark), `ready POD SECONDS` from
-now, `wait SECONDS`, and `step SECONDS`, after which all pods are scraped. A line after `? ` is a question, to
-what is scraped or to the `api`. Below it are the values with their age, and what is absent or unseen. At the
-end are the faults that are active.
+Above `---` is YAML. `more` is added to the rules of the gauge depth and the counter hits. `values` and `ages`
+are those of the pods in Prometheus; a text is a failure. After `> ` something happens:
+
+- `want METRICS PODS`.
+- `POD BODY` is what a pod shows. A semicolon ends a line; a failure begins with an exclamation mark.
+- `ready POD SECONDS`: the pod became Ready so many seconds from now.
+- `wait SECONDS`, and `step SECONDS`, after which all pods are scraped.
+
+A line after `? ` is a question to what is scraped, or to the `api`. Below it are the values with their age,
+and what is absent or unseen. At the end are the active faults.
 
 With `service` in the YAML, the endpoints of a Service are scraped for three external metrics: depth, the rate
 hits, and plain, which is not scraped. `endpoints` says which pods it has, `unknown` and `missing` why there
@@ -25,6 +29,7 @@ from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from tests.scrape.scenes import read, rules, scraping
+from tests.support.scripts import Recorded
 from tests.support.world import FakePod, Outcome, RulesWorld, custom_question, external_question, vector
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").iterdir())
@@ -179,14 +184,11 @@ async def run(settings: dict[str, Any], lines: list[str]) -> str:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_script(path: Path, pytestconfig: pytest.Config) -> None:
+def test_script(path: Path, recorded: Recorded) -> None:
     worlds = []
     for text in path.read_text().split("===\n"):
         settings, separator, expected = text.partition("---\n")
         lines = [line for line in expected.splitlines() if line.startswith(("> ", "? ", "#"))]
         said = asyncio.run(run(yaml.safe_load(settings) or {}, lines))
         worlds.append(settings + separator + said)
-    if pytestconfig.getoption("update"):
-        path.write_text("===\n".join(worlds))
-    else:
-        assert "===\n".join(worlds) == path.read_text()
+    recorded(path, "===\n".join(worlds))

@@ -1,13 +1,13 @@
 """What becomes of requests, as data: `transcripts/NAME` has requests, and what the server makes of each.
 
-A line after `= ` is a reading of one header or name: the reading, and what is read.
+A line after `= ` names a reading, and has the header or the name that is read.
 
 A line after `? ` is a target alone. Below it are the options of the call, what a review of the access asks,
 and the question to the provider or the Status that refuses it.
 
 A line after `$ ` is a request to a whole server: method, target, headers. Below it are the questions that
-reached the provider, for a refusal what the review asked, and the answer: its status, the headers that not
-every answer has, and its body. A line after `@ ` starts another server, with settings in JSON.
+reached the provider, the review if the request was refused, and the answer: its status, its headers but for
+those of every answer, and its body. A line after `@ ` starts another server, with settings in JSON.
 `scripts/test tests/server --update` writes what is said now.
 """
 
@@ -45,6 +45,7 @@ from adapter.server.health import Check, Health
 from adapter.server.http import listener, negotiation
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
+from tests.support.scripts import Recorded
 from tests.support.serving import Answer, Provider, Reviews, Served, ServerFactory
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -266,15 +267,8 @@ async def send(served: Served, request: str) -> Iterator[str]:
     return iter([*(f"review {spec}" for spec in reviews), *asked, *answer_text(found, paths)])
 
 
-def compare(path: Path, said: list[str], *, update: bool) -> None:
-    text = "".join(f"{line}\n" for line in said)
-    if update:
-        path.write_text(text)
-    assert text == path.read_text()
-
-
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
-async def test_transcript(path: Path, serve: ServerFactory, pytestconfig: pytest.Config) -> None:
+async def test_transcript(path: Path, serve: ServerFactory, recorded: Recorded) -> None:
     said: list[str] = []
     served = None
     for line in TRANSCRIPTS[path]:
@@ -290,4 +284,4 @@ async def test_transcript(path: Path, serve: ServerFactory, pytestconfig: pytest
             said += await send(served, line[2:])
         elif line.startswith("? "):
             said += read_target(line[2:])
-    compare(path, said, update=pytestconfig.getoption("update"))
+    recorded(path, "".join(f"{line}\n" for line in said))

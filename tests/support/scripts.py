@@ -1,9 +1,13 @@
 """Scripts: stories in a file, each with a title, lines of what happens, and below them what was said then."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+Recorded = Callable[[Path, str], None]
+"""Compares a text with that of a file: the fixture `recorded`."""
 
 
 class Scripts:
@@ -12,12 +16,16 @@ class Scripts:
     def __init__(self, path: Path) -> None:
         self._path = path
         blocks = re.split(r"^== ", path.read_text(), flags=re.MULTILINE)
-        self._texts = dict(block.split("\n", 1) for block in blocks if block)
+        stories = [block.split("\n", 1) for block in blocks if block]
+        self._texts = dict(stories)
         self.titles = list(self._texts)
+        assert len(stories) == len(self.titles), f"{path}: two stories have one title"
 
     def lines(self, title: str) -> list[str]:
         """Return what happens in a story."""
-        return [line[2:] for line in self._texts[title].splitlines() if line.startswith("> ")]
+        lines = [line[2:] for line in self._texts[title].splitlines() if line.startswith("> ")]
+        assert lines, f"{self._path}: nothing happens in the story {title}"
+        return lines
 
     def check(self, title: str, said: list[str], config: pytest.Config) -> None:
         """Compare what was said, the lines of what happens included; with `--update` write it."""

@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 
 from fastpath_sandbox.demo import view
 from fastpath_sandbox.demo.view import Moment, Question, Reaction, Reading
+from tests.support.scripts import Recorded
 
 SCREENS = Path(__file__).with_name("screens.txt")
 CUSTOM = {
@@ -71,7 +72,7 @@ SUMMARIES = {
 }
 
 
-def test_screens(pytestconfig: pytest.Config) -> None:
+def test_screens(recorded: Recorded) -> None:
     """They fit a terminal of 24 lines, with one for the cursor."""
     text = ""
     for screen in (starting(), running()):
@@ -84,6 +85,4 @@ def test_screens(pytestconfig: pytest.Config) -> None:
         text += "\n".join([*map(str.rstrip, lines), "=" * 80, ""])
     for name, reactions in SUMMARIES.items():
         text += "\n".join([f"{name}:", *view.summary(reactions), ""])
-    if pytestconfig.getoption("update"):
-        SCREENS.write_text(text)
-    assert text == SCREENS.read_text()
+    recorded(SCREENS, text)

@@ -1,7 +1,7 @@
 """Who a caller is: real TLS, real certificates, with token reviews that a test answers.
 
-Whom the server took a caller for is read from the access review that it asks for. `scripts/callers` has most
-of it as data. After `> ` something happens:
+The access review that the server asks for names the user that it takes a caller for. `scripts/callers` has
+most of it as data. After `> ` something happens:
 
 - `server SETTINGS` starts another server, with `untrusted` one that has read no authorities yet.
 - `ask CALLER HEADERS`: a caller is `anonymous` or `AUTHORITY/NAME/GROUP...`, for `+SECONDS` if they are said.
@@ -12,7 +12,7 @@ of it as data. After `> ` something happens:
   believes.
 - `token USER` is the answer to a review, `no-token`, `reviews fail` and `reviews work`; `wait SECONDS`.
 
-Below it is whom the caller is taken for, or how it is turned away, and how many tokens were reviewed.
+Below it is the user that the caller is taken for, or the refusal, and how many tokens were reviewed.
 `scripts/test tests/server/auth --update` writes what is said now.
 """
 
@@ -155,7 +155,7 @@ async def world(start: Start) -> CertifiedCallers:
     return made
 
 
-# --- whom a caller is taken for
+# --- the user that a caller is taken for
 
 
 class CallerScript:
@@ -180,7 +180,7 @@ class CallerScript:
         return self._shown[text]
 
     async def ask(self, connecting: Any, words: list[str]) -> str:
-        """Return whom the server takes a caller for; the request is one that was not sent before."""
+        """Return the user that the server takes a caller for; no request is sent twice."""
         reviews = self.world.served.reviews
         before, reviewed = len(reviews.specs), len(reviews.reviewed)
         target, headers = f"/new-{before}", list[tuple[str, str]]()
