@@ -61,12 +61,14 @@ class CoverageGate:
             return
         for other in self._of_workers:
             merge_coverage(measured, other)
+        if session.exitstatus != pytest.ExitCode.OK and not self._shown:
+            return  # what failed, or did not run, covers nothing
         for path, found in sorted(measured["files"].items()):
             lines, branches = found["missing_lines"], found["missing_branches"]
             gaps = [*map(str, lines), *(f"{before}->{after or 'exit'}" for before, after in branches)]
             if gaps:
                 self._missing.append(f"{path}: {', '.join(gaps)}")
-        if self._missing and not self._shown and session.exitstatus == pytest.ExitCode.OK:
+        if self._missing and not self._shown:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
