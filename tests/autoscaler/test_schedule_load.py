@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from types import SimpleNamespace
@@ -37,14 +36,6 @@ VICTIM = Key("quiet", "api")
 MORNING = utc("2026-10-23T06:00:00")  # two days before clocks are set back in Europe
 LONGEST = 0.1
 """The longest step that passes, in seconds of processor time; without limits steps take seconds."""
-
-
-@pytest.fixture(autouse=True)
-def frozen_heap() -> Iterator[None]:
-    """As in the scaler, a collection within a step does not look at what was made before."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class FollowingAutoscalers:

@@ -92,9 +92,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """After the teardown of all fixtures, compare with the state noted before the test."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """After the teardown of all fixtures, compare with the state noted before the test.
+
+    After the last test of a module everything is collected, and what is left is set aside for good: a
+    collection that looks at all that earlier modules have imported or kept, or that looks at everything again
+    because one of them called `gc.unfreeze`, takes up to half a second, after each test with a loop.
+    """
     yield
+    is_last = nextitem is None or nextitem.path != item.path
+    _compare(item, is_last=is_last)
+    if is_last:
+        gc.freeze()
+
+
+def _compare(item: pytest.Item, *, is_last: bool) -> None:
     noted = item.stash.get(_NOTED, None)
     if noted is None:  # its set-up did not get that far
         return
@@ -106,7 +118,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
         _collect([])
         return
     lost = noted.lost
-    if pytest_asyncio.is_async_test(item) or _open_files() - noted.files:
+    if is_last or pytest_asyncio.is_async_test(item) or _open_files() - noted.files:
         _collect(lost)
     faults = [f"exception lost: {text}" for text in lost]
     faults += [f"thread left running: {name}" for name in _threads_left(noted.threads)]
