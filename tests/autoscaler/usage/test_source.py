@@ -110,21 +110,40 @@ class Servers:
 
     async def measure(self) -> None:
         """Have the metrics API serve the mean over the last seconds."""
-        wall = Instant(round(self.here.clock.wall() * SECOND))
-        items = []
+        used: dict[str, dict[str, float | None]] = {}
         for name, cores in self.used.items():
-            mean = sum(cores[-self.covered :]) / len(cores[-self.covered :])
-            used = {} if name in self.unmeasured else {"cpu": from_milli(round(mean * 1000))}
-            parts = [ContainerMetrics("app", used)]
+            known = cores[-self.covered :]
+            used[name] = {"app": None if name in self.unmeasured else sum(known) / len(known)}
             if self.side:
-                parts.append(ContainerMetrics("side", {"cpu": from_milli(round(self.side * 1000))}))
-            items.append(
-                PodMetrics(ObjectMeta(name, "shop"), wall, Span(self.covered * SECOND), tuple(parts))
-            )
-        self.here.other.usages = tuple(items)
-        feed, now = self.source.slow.feed, self.here.clock.monotonic()
-        await self.here.feeds._fetch(feed, 0.0)
-        feed.polled, feed.due = now, now + PERIOD
+                used[name]["side"] = self.side
+        await serve(self.here, self.source, used, self.covered, PERIOD)
+
+
+async def serve(
+    here: SourceBench,
+    source: OwnUsageSource,
+    used: Mapping[str, Mapping[str, float | None]],
+    covered: int,
+    period: int,
+) -> None:
+    """Have the metrics API serve cores of containers by pod, means over `covered` seconds; None is not known."""
+    wall, window = Instant(round(here.clock.wall() * SECOND)), Span(covered * SECOND)
+
+    def shown(cores: float | None) -> dict[str, Any]:
+        return {} if cores is None else {"cpu": from_milli(round(cores * 1000))}
+
+    here.other.usages = tuple(
+        PodMetrics(
+            ObjectMeta(name, "shop"),
+            wall,
+            window,
+            tuple(ContainerMetrics(each, shown(cores)) for each, cores in containers.items()),
+        )
+        for name, containers in used.items()
+    )
+    feed, now = source.slow.feed, here.clock.monotonic()
+    await here.feeds._fetch(feed, 0.0)
+    feed.polled, feed.due = now, now + period
 
 
 @asynccontextmanager
