@@ -137,9 +137,9 @@ def test_a_raise_within_the_tolerance_is_none() -> None:
 
 
 def test_a_scale_down_is_as_without_the_option() -> None:
-    settings = msgspec.structs.replace(LIVE, downscale_stabilization=0)
     scaler = hpa([external_metric("jobs", averageValue="10")], behavior=FAST)
-    spec = prepare(with_pending(scaler, jobs="1"), settings)
+    at_once = msgspec.structs.replace(LIVE, downscale_stabilization=0)
+    spec = prepare(with_pending(scaler, jobs="1"), at_once)
 
     made = decide(spec, see(120, 20, ready(20)), after(state(100)), NOW)
 
@@ -192,22 +192,15 @@ def test_without_a_value_it_goes_on() -> None:
 
 
 def test_at_zero_there_is_none() -> None:
-    zero = see(500, 0, [])
-    seen = msgspec.structs.replace(zero, status=_to_zero())
     scaler = hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0)
-    spec = prepare(with_pending(scaler, jobs="1"), msgspec.structs.replace(LIVE, scale_to_zero=True))
+    at_once = msgspec.structs.replace(LIVE, downscale_stabilization=0)
+    fell = decide(prepare(scaler, at_once), see(0, 1, ready(1)), History(), NOW - SECOND)
+    seen = msgspec.structs.replace(see(500, 0, []), status=fell.status)
 
-    made = decide(spec, seen, after(state(400, replicas=0)), NOW)
+    made = decide(prepare(with_pending(scaler, jobs="1"), LIVE), seen, after(state(400, replicas=0)), NOW)
 
     assert made.replicas == 50
     assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, 0, 0, ())
-
-
-def _to_zero() -> Any:
-    """Return the status of an autoscaler that scaled to zero itself."""
-    settings = msgspec.structs.replace(LIVE, scale_to_zero=True, downscale_stabilization=0)
-    spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0), settings)
-    return decide(spec, see(0, 1, ready(1)), History(), NOW - SECOND).status
 
 
 # -- which pods are pending ----------------------------------------------------------------------------------
@@ -285,16 +278,11 @@ def test_the_raises_that_are_remembered_are_bounded() -> None:
     assert [since for since, _ in found.slots] == sorted({since for since, _ in found.slots})
 
 
-def test_raises_by_others_are_slots() -> None:
-    found = pending.follow(state(0, replicas=10), {"jobs": 1000}, see(10_000, 20, ready(10)), NOW)
-
-    assert found.slots == (Slots(NOW, 10),)
-
-
 def test_pods_that_do_not_exist_yet_are_pending_for_the_start_up_time() -> None:
-    """As when the Deployment controller has not made them, or a quota does not let it."""
+    """As when others raised, and the Deployment controller has not made them, or a quota does not let it."""
     seen, counts = see(10_000, 20, ready(10)), []
     found = state(0, 0, ago=1, replicas=10)
+    assert pending.follow(found, {"jobs": 1000}, seen, NOW).slots == (Slots(NOW, 10),)
     for second in (0, 59, 60):
         found = pending.follow(found, {"jobs": 1000}, seen, NOW + second * SECOND)
         counts.append(found.pods)
@@ -384,11 +372,8 @@ def test_the_record_is_what_the_state_says() -> None:
     assert credited == (BacklogCredit("jobs", read("1500m"), FineInstant(NOW)),)
     assert pending.inherited_state(credited, NOW + SECOND) == PendingState(NOW, {"jobs": 1500.0})
     assert pending.inherited_state(credited, NOW - SECOND) == PendingState(NOW - SECOND, {"jobs": 1500.0})
-
-
-@pytest.mark.parametrize("credited", [None, (), (BacklogCredit("jobs", read("-1")),)])
-def test_a_record_may_be_empty(credited: tuple[BacklogCredit, ...] | None) -> None:
-    assert pending.inherited_state(credited, NOW) is None
+    for nothing in (None, (), (BacklogCredit("jobs", read("-1")),)):
+        assert pending.inherited_state(nothing, NOW) is None
     assert pending.list_credits(None) == ()
 
 

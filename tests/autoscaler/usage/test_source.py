@@ -126,7 +126,7 @@ async def serve(
     covered: int,
     period: int,
 ) -> None:
-    """Have the metrics API serve cores of containers by pod, means over `covered` seconds; None is not known."""
+    """Have the metrics API serve means of cores over `covered` seconds by pod and container."""
     wall, window = Instant(round(here.clock.wall() * SECOND)), Span(covered * SECOND)
 
     def shown(cores: float | None) -> dict[str, Any]:
