@@ -202,9 +202,6 @@ def test_a_wrong_figure_has_a_bounded_cost(more: dict[str, Any], most: float) ->
     assert aware.drained(STARTUP) is not None
 
 
-# -- pods that never become Ready ----------------------------------------------------------------------------
-
-
 @pytest.mark.timeout(60)
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=6),

@@ -95,9 +95,6 @@ def process(store: Store) -> ScalerProcess:
     return ScalerProcess(store)
 
 
-# -- a change of leader --------------------------------------------------------------------------------------
-
-
 async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20, 30, 40)
@@ -173,9 +170,6 @@ async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Scal
     assert stored(store) == {"uid-1": [7]}
 
 
-# -- faults --------------------------------------------------------------------------------------------------
-
-
 async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-1": "{", "uid-2": entry(20)}))
     first = await process.put()
@@ -188,9 +182,6 @@ async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Sc
         assert second.ready_times is not None
 
     assert stored(store) == {"uid-2": [20]}
-
-
-# -- bounds --------------------------------------------------------------------------------------------------
 
 
 async def test_many_autoscalers_share_the_room(

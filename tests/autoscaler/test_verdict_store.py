@@ -79,9 +79,6 @@ def store() -> Store:
     return Store()
 
 
-# -- a change of leader --------------------------------------------------------------------------------------
-
-
 async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -132,9 +129,6 @@ async def test_the_mode_is_that_of_the_spec(store: Store) -> None:
     assert set(await term.run_for(5)) == {0}
     assert term.asked == []
     assert term.condition()[:2] == ("True", "Advising")
-
-
-# -- what must not act ---------------------------------------------------------------------------------------
 
 
 async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
@@ -194,9 +188,6 @@ async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> No
     assert term.asked == []
 
 
-# -- faults --------------------------------------------------------------------------------------------------
-
-
 async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -225,9 +216,6 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     assert (term.verdicts.pause, term.reported()) == (KIND.period, "")
     assert store.texts(NAME) == before
     assert term.line.writes == []
-
-
-# -- what is stored ------------------------------------------------------------------------------------------
 
 
 async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:

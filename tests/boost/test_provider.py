@@ -229,9 +229,6 @@ async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: FloorBench
         await case.ask()
 
 
-# Beside the metrics of rules.
-
-
 RULES = """
 rules:
 - seriesQuery: s

@@ -79,9 +79,6 @@ async def test_publications_at_one_time_share_a_write(process: FloorProcess) -> 
     assert process.line.gets == 1, "what was written needs no reading"
 
 
-# --- a new leader -------------------------------------------------------------------------------------------
-
-
 async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: FloorProcess) -> None:
     """Whatever a network holds back: it was made from a version that is no more."""
     other = FloorProcess(process.store)
@@ -494,9 +491,6 @@ async def test_through_two_hundred_terms_no_old_0_is_answered(seed: int) -> None
     assert them.checker.floors > 500
     assert them.checker.zeros > 300
     assert them.checker.errors < (them.checker.floors + them.checker.zeros) / 4
-
-
-# --- over HTTP ----------------------------------------------------------------------------------------------
 
 
 async def test_a_write_that_ends_in_a_defect_is_repeated(

@@ -54,9 +54,6 @@ def found(floors: PublishedFloors) -> dict[str, int]:
     }
 
 
-# --- what is read ------------------------------------------------------------------------------------------
-
-
 async def test_at_rest_nothing_is_read(running: FloorProcess) -> None:
     await begun(running)
     await asyncio.sleep(600)
@@ -73,9 +70,6 @@ async def test_why_a_list_failed_is_said(process: FloorProcess) -> None:
         process.line.list_answer = 0
         assert found(await process.view.current()) == {}
         assert process.problems.active() == {}
-
-
-# --- how lists are shared ----------------------------------------------------------------------------------
 
 
 async def test_a_list_that_was_sent_before_a_request_does_not_answer_it(running: FloorProcess) -> None:
@@ -139,9 +133,6 @@ async def test_callers_are_told_when_the_process_ends(process: FloorProcess) -> 
         await process.view.current()
 
 
-# --- the last list -----------------------------------------------------------------------------------------
-
-
 async def test_the_last_list_is_kept_for_ten_seconds_after_it_was_sent(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 0.7
@@ -170,9 +161,6 @@ async def test_a_late_response_does_not_replace_a_later_list(running: FloorProce
     assert found(recent) == {"a": 9}
 
 
-# --- what cannot be read -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -190,9 +178,6 @@ async def test_an_entry_that_cannot_be_read_fails_the_read(running: FloorProcess
     running.store.edit("fastpath-floors-slice-00", publish(entry("a", 5)))
     assert found(await running.view.current()) == {"a": 5}
     assert running.problems.active() == {}
-
-
-# --- several slices ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,9 +214,6 @@ async def test_many_entries_are_decoded_in_steps(process: FloorProcess) -> None:
         assert turns.count >= told + 5
 
 
-# --- over HTTP ---------------------------------------------------------------------------------------------
-
-
 @contextlib.asynccontextmanager
 async def viewed() -> AsyncIterator[tuple[Cluster, FloorView]]:
     monitoring, clock = Monitoring(), SystemClock()
@@ -265,9 +247,6 @@ async def test_over_http() -> None:
         assert {request.query.get("labelSelector") for request in requests} == {"fastpath.io/floors=true"}
         assert {request.path for request in requests} == {"/api/v1/namespaces/fastpath/configmaps"}
         assert all("resourceVersion" not in request.query for request in requests)
-
-
-# --- when a floor ends -------------------------------------------------------------------------------------
 
 
 async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_first_read(

@@ -68,9 +68,6 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
     return next(step for step in outcome.steps if step.name == name)
 
 
-# --- what cannot be computed -------------------------------------------------------------------------------
-
-
 NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods")
 
 
@@ -79,9 +76,6 @@ def test_utilization_that_cannot_be_computed(
     kinds: dict[str, int], values: list[int | None], reason: str, message: str
 ) -> None:
     assert _cpu(_listed(kinds), reading(*values), 50, 2) == Unavailable(reason, message)
-
-
-# --- averages over pods ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,9 +131,6 @@ def test_what_a_pod_without_a_sample_counts() -> None:
     assert ValueAverage(500, memory=False).absent("anything") == 500
     wrapped = _step(_load(pods(2), reading(5000, None), -5000, 3), "repair")
     assert wrapped.facts["ratio"] == 0, "the thousandths of a target may wrap below zero"
-
-
-# --- single values -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,6 @@ def _active(decision: Decision) -> Condition:
     return next(known for known in decision.status.conditions or () if known.type == "ScalingActive")
 
 
-# --- the selector ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("selector", "selected_by", "event", "reason", "error", "message"),
     answers("decide/decision", "selectors"),
@@ -125,9 +122,6 @@ def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> N
     assert f": {words}" in _active(decision).message
 
 
-# --- several metrics ---------------------------------------------------------------------------------------
-
-
 def _several(current: int, *proposals: int | None) -> Decision:
     metrics = [external_metric(f"m{number}", averageValue="1") for number in range(len(proposals))]
     readings = [GONE if wanted is None else ExternalReading([wanted * 1000]) for wanted in proposals]
@@ -138,9 +132,6 @@ def _several(current: int, *proposals: int | None) -> Decision:
 def test_readings_answer_the_metrics_one_by_one() -> None:
     with pytest.raises(ValueError, match="zip"):
         _decide(autoscaler(QUEUE), _seen(4, readings=[]))
-
-
-# --- zero --------------------------------------------------------------------------------------------------
 
 
 def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
@@ -169,9 +160,6 @@ def test_a_rescale_remembers_whether_it_went_to_zero(
     assert decision.rescale
     assert conditions_of(decision).get("ScaledToZero") == (condition and tuple(condition))
     assert memories.remember(decision.status).conflicts.own_zero is (condition == ["True", "ScaledToZero"])
-
-
-# --- what is remembered ------------------------------------------------------------------------------------
 
 
 def test_the_first_sync_remembers_the_current_count() -> None:
@@ -208,9 +196,6 @@ def test_each_direction_forgets_by_its_own_periods() -> None:
 
     assert (len(up.ups), len(up.downs)) == (1, 1)
     assert (len(down.ups), len(down.downs)) == (1, 2)
-
-
-# --- what is written ---------------------------------------------------------------------------------------
 
 
 def test_the_same_status_is_not_written_again() -> None:
@@ -274,9 +259,6 @@ def test_a_scale_that_cannot_be_read() -> None:
     assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
-# --- the trace ---------------------------------------------------------------------------------------------
-
-
 def _words(decision: Decision) -> list[str]:
     return [step.text() for step in decision.trace]
 
@@ -317,9 +299,6 @@ def test_a_decision_without_a_count_is_not_one_to_zero() -> None:
         assert undecided(made.trace) == why
     made = _several(4, 5)
     assert (made.desired, undecided(made.trace)) == (5, "")
-
-
-# --- properties --------------------------------------------------------------------------------------------
 
 
 @given(

@@ -77,9 +77,6 @@ def test_a_boosted_hpa_is_raised_by_what_is_fresh(
     assert boosted(of(*slow), of(*faster)) == replicas
 
 
-# -- the condition -------------------------------------------------------------------------------------------
-
-
 def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:
     scaler = SyncedScaler(CURRENT, [cpu_metric(50)])
     shown = []

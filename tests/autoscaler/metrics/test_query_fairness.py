@@ -154,9 +154,6 @@ async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) ->
             assert watch.namespaces == []
 
 
-# -- what is shared -----------------------------------------------------------------------------------------
-
-
 async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> None:
     """The namespace whose turn comes first pays: a shared question is sent as if it were its own."""
     async with opened() as (feeds, prometheus, _):
@@ -222,9 +219,6 @@ async def test_where_namespaces_share_no_query_only_those_of_one_leave_together(
         assert len(turns) <= 20 / 4 * 10 + 5
 
 
-# -- what a late answer may do ------------------------------------------------------------------------------
-
-
 def _read(source: PolledSource, clock: LoopClock) -> ExternalReading | Unavailable:
     now = round(clock.wall() * SECOND)
     reading = source.read(ReadContext((), lambda _: 1, now, clock.monotonic()))
@@ -265,9 +259,6 @@ async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None
         assert feed.interval.known == SECOND
 
 
-# -- what is said of it -------------------------------------------------------------------------------------
-
-
 async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() -> None:
     async with opened(per_second=5.0) as (feeds, prometheus, watch):
         prometheus.interval = 2.0
@@ -290,9 +281,6 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         await asyncio.sleep(polling.CALM + 5)
         assert watch.stretch < 2
         assert watch.namespaces == []
-
-
-# -- defects ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["_step", "_enqueue", "_take_turn", "_report"])

@@ -400,9 +400,6 @@ async def test_a_pod_without_any_usage_counts_as_missing_and_is_forgotten_when_i
     assert set(all_of_them.source.pods._pods) == set("bc")
 
 
-# -- what must not raise -------------------------------------------------------------------------------------
-
-
 async def test_a_comparison_counts_for_some_time() -> None:
     """Scrapes with gaps show no mean that could be compared."""
     async with servers() as all_of_them:
