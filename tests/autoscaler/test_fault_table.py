@@ -367,26 +367,16 @@ async def test_some_pods_without_a_value(name: str, missing: int, direction: str
 
 def upstream(world: FaultyWorkload, missing: int, load: float) -> int:
     """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
-    count = lowest = REPLICAS
+    spec = hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW)
+    autoscaler, counts = prepare(spec, Settings()), [REPLICAS]
     for _ in range(20):
-        made = sync_as_upstream(world, count, missing, load)
-        if made == count:
-            break
-        count = made
-        lowest = min(lowest, count)
-    return lowest
-
-
-def sync_as_upstream(world: FaultyWorkload, count: int, missing: int, load: float) -> int:
-    autoscaler = prepare(
-        hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
-    )
-    share = load * REPLICAS / count
-    value = round(share * (500 if "Resource" in world.name else 10_000))
-    values = {f"web-{number}": value for number in range(missing, count)}
-    reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
-    seen = Observation(count, count, "app=web", pods(count), [reading])
-    return decision.decide(autoscaler, seen, History(), NOW).replicas
+        count = counts[-1]
+        value = round(load * REPLICAS / count * (500 if "Resource" in world.name else 10_000))
+        values = {f"web-{number}": value for number in range(missing, count)}
+        reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
+        seen = Observation(count, count, "app=web", pods(count), [reading])
+        counts.append(decision.decide(autoscaler, seen, History(), NOW).replicas)
+    return min(counts)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

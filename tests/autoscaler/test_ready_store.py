@@ -23,7 +23,6 @@ pytestmark = pytest.mark.looptime
 
 NAME = "fastpath-ready-times-slice-00"
 PERIOD = KIND.period
-KEY = Key("default", "web")
 
 
 class ScalerProcess(StoringProcess):

@@ -70,10 +70,6 @@ def content(store: Store, minute: int = 40) -> StoredVerdict:
     return decode_verdict(store.texts(NAME)["uid-1"], START + minute * STEP)
 
 
-def replace(store: Store, text: str) -> None:
-    store.edit(NAME, lambda document: document["data"].update({"uid-1": text}))
-
-
 @pytest.fixture
 def store() -> Store:
     return Store()
@@ -153,7 +149,7 @@ async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store)
 
 async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> None:
     await stored_by(store)
-    replace(store, "{")
+    store.edit(NAME, lambda document: document["data"].update({"uid-1": "{"}))
     term = Term(store, 42)
     await term.open()
     assert await term.run_for(2) == [0, FLOOR]

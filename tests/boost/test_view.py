@@ -1,7 +1,6 @@
 """The view of published floors: each answer has a list that was sent after its request, or an error."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -214,23 +213,16 @@ async def test_many_entries_are_decoded_in_steps(process: FloorProcess) -> None:
         assert turns.count >= told + 5
 
 
-@contextlib.asynccontextmanager
-async def viewed() -> AsyncIterator[tuple[Cluster, FloorView]]:
-    monitoring, clock = Monitoring(), SystemClock()
-    async with Cluster() as cluster:
-        configuration = credentials.ClientConfiguration(cluster.url)
-        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
-            task = asyncio.create_task(view.run())
-            await asyncio.sleep(0)
-            yield cluster, view
-            task.cancel()
-            await asyncio.wait({task})
-
-
 @pytest.mark.looptime(False)
 async def test_over_http() -> None:
-    async with viewed() as (cluster, view):
+    monitoring, clock = Monitoring(), SystemClock()
+    async with (
+        Cluster() as cluster,
+        await kubernetes.connect(credentials.ClientConfiguration(cluster.url), random=lambda: 0.0) as client,
+    ):
+        view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
+        task = asyncio.create_task(view.run())
+        await asyncio.sleep(0)
         assert found(await view.current()) == {}
         cluster.create(config_map(entry("a", 5)))
         cluster.create(config_map(entry("a", 50)) | {"metadata": {"name": "x", "namespace": NAMESPACE}})
@@ -247,6 +239,8 @@ async def test_over_http() -> None:
         assert {request.query.get("labelSelector") for request in requests} == {"fastpath.io/floors=true"}
         assert {request.path for request in requests} == {"/api/v1/namespaces/fastpath/configmaps"}
         assert all("resourceVersion" not in request.query for request in requests)
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_first_read(

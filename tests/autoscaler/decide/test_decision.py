@@ -32,7 +32,6 @@ from tests.support.scaling import (
 BEFORE = Instant(NOW - 100 * SECOND)
 GONE = Unavailable("NoMetrics", "nothing")
 QUEUE = [external_metric(averageValue="1")]
-GATE = Settings(scale_to_zero=True)
 
 
 def _seen(replicas: int, wanted: int | Reading = 0, **seen: Any) -> Observation:
@@ -134,13 +133,6 @@ def test_readings_answer_the_metrics_one_by_one() -> None:
         _decide(autoscaler(QUEUE), _seen(4, readings=[]))
 
 
-def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
-    conditions = (
-        () if came_to_zero is None else (Condition("ScaledToZero", came_to_zero, "Old", "x", BEFORE),)
-    )
-    return HorizontalPodAutoscalerStatus(conditions=conditions)
-
-
 @pytest.mark.parametrize(
     ("gate", "lowest", "metrics", "current", "wanted", "condition"), answers("decide/decision", "zeros")
 )
@@ -153,7 +145,10 @@ def test_a_rescale_remembers_whether_it_went_to_zero(
     if metrics == "cpu":
         answer = reading(*[wanted * 1000] * 3)
         scaler = autoscaler([pods_metric()], settings, minReplicas=lowest)
-    seen = _seen(current, answer, status=_status("False"))
+    before = HorizontalPodAutoscalerStatus(
+        conditions=(Condition("ScaledToZero", "False", "Old", "x", BEFORE),)
+    )
+    seen = _seen(current, answer, status=before)
 
     decision = _decide(scaler, seen, remembered((0, 10)))
 
@@ -219,7 +214,7 @@ def test_a_generation_set_by_another_writer_is_dropped() -> None:
 
 def test_a_scale_that_cannot_be_written() -> None:
     before = HorizontalPodAutoscalerStatus(last_scale_time=BEFORE, desired_replicas=9)
-    scaler = autoscaler(QUEUE, GATE, behavior={})
+    scaler = autoscaler(QUEUE, Settings(scale_to_zero=True), behavior={})
 
     decision = _decide(scaler, _seen(4, 7, status=before, write_error="no"))
 
@@ -259,10 +254,6 @@ def test_a_scale_that_cannot_be_read() -> None:
     assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
-def _words(decision: Decision) -> list[str]:
-    return [step.text() for step in decision.trace]
-
-
 LONG_AGO = remembered((0, 1000))
 
 
@@ -275,7 +266,7 @@ def test_the_status_shows_a_value_of_unknown_age() -> None:
     (shown,) = made.status.current_metrics or ()
     assert shown.external is not None
     assert str(shown.external.current.average_value) == "500m"
-    words = _words(made)
+    words = [step.text() for step in made.trace]
     assert "no metric has a value that may scale down" in words
     assert any(
         "the value is not used: unable to get" in each and "may scale up, not down" in each for each in words

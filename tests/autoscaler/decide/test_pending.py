@@ -74,11 +74,7 @@ def after(state: PendingState | None) -> History:
 def state(jobs: float, pods: int | None = 0, ago: float = 0, replicas: int = 10) -> PendingState:
     """Return what was remembered `ago` seconds before: a credit, and pods that were asked for then."""
     at = NOW - round(ago * SECOND)
-    return PendingState(at, {"jobs": jobs * 1000}, pods, replicas, asked_for(at, pods or 0))
-
-
-def asked_for(since: int, pods: int) -> tuple[Slots, ...]:
-    return (Slots(since, pods),) if pods else ()
+    return PendingState(at, {"jobs": jobs * 1000}, pods, replicas, (Slots(at, pods),) if pods else ())
 
 
 def credit_of(made: Decision) -> float:

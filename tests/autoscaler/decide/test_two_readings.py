@@ -16,12 +16,10 @@ from tests.support.answers import answers
 from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
 
 CURRENT = 4
-TARGET = 500
-"""Thousandths of a core: each pod requests one, and half of it is wanted."""
 
 
 def propose(slow: PodsReading, faster: PodsReading | None) -> Proposal | Unavailable:
-    (metric,) = autoscaler([cpu_metric(50)]).metrics
+    (metric,) = autoscaler([cpu_metric(50)]).metrics  # half of the core that each pod requests
     both = msgspec.structs.replace(slow, faster=faster)
     return metric.propose(both, situation(CURRENT, pods(CURRENT)))
 
