@@ -286,22 +286,6 @@ def test_pods_that_do_not_exist_yet_are_pending_for_the_start_up_time() -> None:
     assert counts == [10, 10, 0]
 
 
-def test_pods_that_never_become_ready_block_for_one_start_up_time_only() -> None:
-    spec, remembered = spec_of(), after(None)
-    counts = []
-    for second in range(240):
-        now = NOW + second * SECOND
-        pods = [*ready(10), *starting(10, 0, NOW)]  # a crash loop
-        made = decide(spec, see(200 + 10 * second, 20, pods), remembered, now)
-        remembered = msgspec.structs.replace(made.history, ups=())
-        counts.append(made.replicas)
-
-    assert counts[40] == 20, "the queue grew by what they would have worked off"
-    assert counts[60] <= 24, "all but the leak is still taken off"
-    assert counts[70] > 30, "further growth counts in full"
-    assert counts[-1] > 180
-
-
 # -- what is not known ---------------------------------------------------------------------------------------
 
 
