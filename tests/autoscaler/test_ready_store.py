@@ -37,7 +37,6 @@ class ScalerProcess(StoringProcess):
         return self.bench.controller
 
     async def put(self, name: str = "web", uid: str = "uid-1", target: str = "") -> AutoscalerState:
-        """Put an autoscaler, and decide it."""
         self.bench.put(fpa(name=name, uid=uid), replicas=4)
         if target:
             self.bench.server.set(name, 4, uid=target)

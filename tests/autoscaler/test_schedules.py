@@ -96,7 +96,6 @@ class ScheduleBench(BoostBench):
             self.state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
 
     def early(self) -> int:
-        """Return how many windows have an early floor."""
         return len(self.state.bounds.early)
 
     def floor(self) -> int:

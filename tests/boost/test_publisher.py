@@ -440,13 +440,11 @@ class Replicas:
                 self.checker.hold(made, clock.wall())
 
     async def ask(self, process: FloorProcess) -> None:
-        """Ask one replica as controllers do."""
         while True:
             await asyncio.sleep(self.rng.expovariate(8.0))
             await self.checker.ask(process, self.rng.choice(self.uids))
 
     async def disturb(self) -> None:
-        """Cut processes off."""
         while True:
             await asyncio.sleep(self.rng.expovariate(0.12))
             line = self.rng.choice(self.processes).line

@@ -67,8 +67,6 @@ class CountingPrometheus:
 
 
 class WatchedDelays:
-    """Delays as they are reported."""
-
     def __init__(self, clock: LoopClock) -> None:
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, clock)

@@ -63,7 +63,6 @@ class MeasuredProgram:
         self.reading: Any = None
 
     def processes(self) -> Sequence[int]:
-        """Return the program and its children."""
         children = Path(f"/proc/{self.process}/task/{self.process}/children").read_text().split()
         return [self.process, *map(int, children)]
 
