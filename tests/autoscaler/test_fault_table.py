@@ -34,6 +34,7 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
+from adapter.model.pods import PodList
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import scaler_provider
@@ -261,7 +262,7 @@ class FaultyWorkload(Bench):
         """Let caches and pods follow what was written, unless a fault keeps them."""
         if not self.ready or self.ready[-1][1] != self.replicas:
             self.ready.append((self.clock.monotonic(), self.replicas))
-            self.pods.pods["app=web"] = pods(self.replicas)
+            self.pods.pods["app=web"] = PodList(pods(self.replicas))
         self.counts.append(self.replicas)
         if self.fault == "target unknown":
             self.server.cached.pop("web", None)
