@@ -162,19 +162,17 @@ def test_it_leaks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "credit"), [(0, 0), (150, 0), (180, 0), (190, 10), (250, 70), (680, 500), (900, 500)]
+    ("pods", "jobs", "credit"),
+    [
+        *((20, *each) for each in ((0, 0), (150, 0), (180, 0), (190, 10), (250, 70), (680, 500), (900, 500))),
+        (1, 5, 5),
+    ],
 )
-def test_it_never_exceeds_what_the_queue_has_beyond_its_target(jobs: int, credit: float) -> None:
-    """20 pods are kept for 180 to 220 jobs."""
-    made = decide(spec_of(), see(jobs, 20, ready(20)), after(state(500)), NOW)
+def test_it_never_exceeds_what_the_queue_has_beyond_its_target(pods: int, jobs: int, credit: float) -> None:
+    """20 pods are kept for 180 to 220 jobs, a single one for any part of its target."""
+    made = decide(spec_of(), see(jobs, pods, ready(pods)), after(state(500, replicas=pods)), NOW)
 
     assert credit_of(made) == credit
-
-
-def test_a_single_pod_is_kept_for_any_part_of_its_target() -> None:
-    made = decide(spec_of(), see(5, 1, ready(1)), after(state(500, replicas=1)), NOW)
-
-    assert credit_of(made) == 5
 
 
 def test_without_a_value_it_goes_on() -> None:
