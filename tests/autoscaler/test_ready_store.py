@@ -84,11 +84,6 @@ def entry(*seconds: int, target: str = "uid-of-target") -> str:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
 def process(store: Store) -> ScalerProcess:
     return ScalerProcess(store)
 

@@ -56,11 +56,6 @@ class Writes:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
-@pytest.fixture
 def writes(bench: Bench) -> Writes:
     bench.want(7)
     return Writes(bench)

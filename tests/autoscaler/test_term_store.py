@@ -80,11 +80,6 @@ def config_map(*, labelled: bool = True, **texts: str) -> JSON:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
 def process(store: Store) -> NotesProcess:
     return NotesProcess(store)
 

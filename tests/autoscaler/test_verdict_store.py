@@ -70,11 +70,6 @@ def content(store: Store, minute: int = 40) -> StoredVerdict:
     return decode_verdict(store.texts(NAME)["uid-1"], START + minute * STEP)
 
 
-@pytest.fixture
-def store() -> Store:
-    return Store()
-
-
 async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
