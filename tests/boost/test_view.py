@@ -8,14 +8,13 @@ import pytest
 from adapter.boost.view import CONFIRM, STALE, FloorView, PublishedFloors
 from adapter.compose.clock import SystemClock
 from adapter.errors import NotSyncedError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.model.autoscaling.floor import Floor
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.boost.configmaps import JSON, Store
 from tests.boost.floorterms import NAMESPACE, FloorProcess, config_map, entry, watching
+from tests.kubernetes.apiclient import connected
 from tests.support.waiting import other_work
 
 pytestmark = pytest.mark.looptime
@@ -218,7 +217,7 @@ async def test_over_http() -> None:
     monitoring, clock = Monitoring(), SystemClock()
     async with (
         Cluster() as cluster,
-        await kubernetes.connect(credentials.ClientConfiguration(cluster.url), random=lambda: 0.0) as client,
+        connected(cluster.url) as client,
     ):
         view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
         task = asyncio.create_task(view.run())

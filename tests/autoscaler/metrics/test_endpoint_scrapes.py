@@ -11,10 +11,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model import pod_networks
 from adapter.model.autoscaling import slices
@@ -27,14 +24,13 @@ from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes.apiclient import reflecting
 from tests.kubernetes.cache.test_endpoint_slices import endpoint_slice
 from tests.support.answering import AnsweringServer
-from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 from tests.support.world import FakeLister, compile_text
 
 SHOWN = b"depth 3\nwaiting 5\n"
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 RULES = """
 externalRules:
 - seriesQuery: depth
@@ -101,36 +97,28 @@ def autoscaler(*metrics: str) -> FastPathAutoscaler:
 
 
 @contextlib.asynccontextmanager
-async def following(
-    cluster: Cluster, scope: SliceScope | None = None, rules: str = RULES
-) -> AsyncIterator[Here]:
-    monitoring, clock = Monitoring(), ShiftedClock()
-    problems = ProblemLog(monitoring, clock)
-    met = SourceProblems(clock, problems)
-    relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
-    await relister.adopt(compile_text(rules))
-    configuration = credentials.ClientConfiguration(cluster.url)
-    networks = pod_networks.parse_networks(["127.0.0.0/8"])
-    async with (
-        await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client,
-        Scraper(clock, monitoring, met, files=64, networks=networks) as scraper,
-    ):
-        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
-        context = replace(context, scope=scope)
+async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncIterator[Here]:
+    async with reflecting(cluster.url) as reflected:
+        clock, monitoring, problems = reflected.clock, reflected.monitoring, reflected.problems
+        context, met = replace(reflected, scope=scope), SourceProblems(clock, problems)
+        relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
+        await relister.adopt(compile_text(RULES))
         registry = lambda: relister.registry  # noqa: E731 - shared by both
-        scraped = ScrapedValues(
-            scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
-        )
-        endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
-        pods = PodCache(context)
-        subscriptions = EndpointSubscriptions(endpoints, context, pods)
-        tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
-        try:
-            yield Here(cluster, endpoints, subscriptions, monitoring, problems)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        networks = pod_networks.parse_networks(["127.0.0.0/8"])
+        async with Scraper(clock, monitoring, met, files=64, networks=networks) as scraper:
+            scraped = ScrapedValues(
+                scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
+            )
+            endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
+            pods = PodCache(context)
+            subscriptions = EndpointSubscriptions(endpoints, context, pods)
+            tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
+            try:
+                yield Here(cluster, endpoints, subscriptions, monitoring, problems)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def slice_of(*exporters: tuple[str, AnsweringServer], name: str = "s", ready: bool = True) -> Any:
