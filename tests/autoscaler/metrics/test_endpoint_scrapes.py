@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from adapter.autoscaler.interfaces import Key
@@ -15,8 +14,7 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model import pod_networks
 from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
-from adapter.model.autoscaling.hpa import ExternalMetricSource, MetricIdentifier, MetricSpec
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.provider.relist import Relister
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
@@ -27,6 +25,8 @@ from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import reflecting
 from tests.kubernetes.cache.test_endpoint_slices import endpoint_slice
 from tests.support.answering import AnsweringServer
+from tests.support.controller import fpa
+from tests.support.scaling import external_metric
 from tests.support.waiting import until
 from tests.support.world import FakeLister, compile_text
 
@@ -89,11 +89,7 @@ def pod(name: str, address: str, port: int, **labels: str) -> Any:
 
 
 def autoscaler(*metrics: str) -> FastPathAutoscaler:
-    sources = [
-        MetricSpec("External", external=ExternalMetricSource(MetricIdentifier(name))) for name in metrics
-    ]
-    spec = msgspec.structs.replace(FastPathAutoscalerSpec(), metrics=tuple(sources))
-    return FastPathAutoscaler(metadata=Metadata(name="web", namespace="shop"), spec=spec)
+    return fpa([external_metric(name, averageValue="1") for name in metrics])
 
 
 @contextlib.asynccontextmanager
@@ -146,7 +142,7 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
         assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
-        here.subscriptions.remove(Key("shop", "web"))
+        here.subscriptions.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._services)
         assert here.endpoints.groups == ()
         here.subscriptions.put(autoscaler("depth"))
@@ -169,7 +165,7 @@ async def test_endpoints_that_come_and_go() -> None:
 async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own() -> None:
     """A rule may name any namespace, and the caches of a scaler keep the objects of its own slices only."""
     scope = SliceScope()
-    scope.set({slices.slice_of("shop")})
+    scope.set({slices.slice_of("default")})
     async with (
         Cluster() as cluster,
         AnsweringServer(SHOWN) as exporter,
@@ -185,7 +181,7 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
         here.subscriptions.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
         assert [str(selector) for _, selector in here.subscriptions._own_pods] == [""]
-        scope.set({slices.slice_of("shop"), slices.slice_of("inference")})
+        scope.set({slices.slice_of("default"), slices.slice_of("inference")})
         await until(lambda: not here.subscriptions._own_pods)
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
@@ -193,13 +189,13 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
 
 async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
     scope = SliceScope()
-    scope.set({slices.slice_of("shop")})
+    scope.set({slices.slice_of("default")})
     async with Cluster() as cluster, following(cluster, scope) as here:
         await until(lambda: here.subscriptions._pods.synced)
         cluster.forbid("list", "pods")
         here.subscriptions.put(autoscaler("waiting"))
         await until(lambda: any(fault == "informer" for fault, _ in here.problems.active()))
-        here.subscriptions.remove(Key("shop", "web"))
+        here.subscriptions.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._own_pods)
         assert all(fault != "informer" for fault, _ in here.problems.active())
 
