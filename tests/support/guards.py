@@ -101,31 +101,29 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """
     yield
     is_last = nextitem is None or nextitem.path != item.path
-    _compare(item, is_last=is_last)
-    if is_last:
-        gc.freeze()
-
-
-def _compare(item: pytest.Item, *, is_last: bool) -> None:
-    noted = item.stash.get(_NOTED, None)
-    if noted is None:  # its set-up did not get that far
-        return
-    del item.stash[_NOTED]
-    if noted.failed:
-        sys.last_traceback = sys.last_value = (
-            None  # it holds what the test left; later tests shall not meet it
-        )
-        _collect([])
-        return
-    lost = noted.lost
-    if is_last or pytest_asyncio.is_async_test(item) or _open_files() - noted.files:
-        _collect(lost)
-    faults = [f"exception lost: {text}" for text in lost]
-    faults += [f"thread left running: {name}" for name in _threads_left(noted.threads)]
-    faults += [f"child process left: {_command(child)}" for child in sorted(_children() - noted.children)]
-    faults += [f"left open: {file}" for file in sorted(_open_files() - noted.files)]
-    if faults:
-        pytest.fail("\n".join(faults), pytrace=False)
+    try:
+        noted = item.stash.get(_NOTED, None)
+        if noted is None:  # its set-up did not get that far
+            return
+        del item.stash[_NOTED]
+        if noted.failed:
+            sys.last_traceback = sys.last_value = (
+                None  # it holds what the test left; later tests shall not meet it
+            )
+            _collect([])
+            return
+        lost = noted.lost
+        if is_last or pytest_asyncio.is_async_test(item) or _open_files() - noted.files:
+            _collect(lost)
+        faults = [f"exception lost: {text}" for text in lost]
+        faults += [f"thread left running: {name}" for name in _threads_left(noted.threads)]
+        faults += [f"child process left: {_command(child)}" for child in sorted(_children() - noted.children)]
+        faults += [f"left open: {file}" for file in sorted(_open_files() - noted.files)]
+        if faults:
+            pytest.fail("\n".join(faults), pytrace=False)
+    finally:
+        if is_last:
+            gc.freeze()
 
 
 def _collect(lost: list[str]) -> None:
