@@ -1,9 +1,10 @@
-"""Fixtures that several tests of the loop share."""
+"""Fixtures that tests of the loop, and of what an owner stores, share."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.boost.configmaps import Store
 from tests.support.controller import Bench
 
 
@@ -12,3 +13,8 @@ def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.controller.close()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()

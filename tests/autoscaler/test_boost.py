@@ -40,7 +40,6 @@ class HandFloors:
         self._wants = 0
 
     async def publish(self, entry: Floor) -> None:
-        """Publish."""
         wants = self._wants
         if self.gate is not None:
             await self.gate.wait()
@@ -52,7 +51,6 @@ class HandFloors:
         self.entries[entry.uid] = entry
 
     def want(self, uid: str, entry: Floor | None) -> None:
-        """Have it published."""
         self._wants += 1
         self._log.append(f"want {None if entry is None else entry.replicas}")
         if entry is None:
@@ -96,11 +94,9 @@ class BoostBench(Bench):
         await self.step()
 
     def reasons(self) -> list[str]:
-        """Return the reasons of the events so far."""
         return [event.reason for event in self.server.events]
 
     def memory(self) -> Any:
-        """Return what is remembered of raises."""
         return self.state.memory.boost
 
 

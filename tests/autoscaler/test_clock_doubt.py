@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from adapter.autoscaler.decide.memory import CLOCK_IN_DOUBT
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.status import ABLE_TO_SCALE
@@ -14,11 +12,6 @@ DOUBT = "the clock is wrong"
 WHY = f"{DOUBT}: no count is lowered, and no floor is set"
 NO_WINDOW: dict[str, Any] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 SHORT: dict[str, Any] = {"scaleDown": {"stabilizationWindowSeconds": 20}}
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
 
 
 def able(bench: Bench) -> tuple[str, str | None, str | None]:

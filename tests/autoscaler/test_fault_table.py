@@ -13,20 +13,16 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
-from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.registry import Controller
-from adapter.autoscaler.reporter import Journal
-from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.metrics import (
@@ -38,15 +34,16 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
+from adapter.model.pods import PodList
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
-from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from tests.support.clock import LoopClock
-from tests.support.controller import LIVE, HandPods, HandRivals, HandServer, NoForecasts, fpa
+from tests.autoscaler.metrics.test_sources import CONTAINER
+from tests.autoscaler.test_schedules import HandLoopClock
+from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
 from tests.support.world import FRESHNESS
 
@@ -55,15 +52,6 @@ pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
 REPLICAS, MOST = 4, 7
 INTERVAL = 5.0
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
-
-CONTAINER = {
-    "type": "ContainerResource",
-    "containerResource": {
-        "name": "cpu",
-        "container": "app",
-        "target": {"type": "Utilization", "averageUtilization": 50},
-    },
-}
 
 
 class MetricKind(NamedTuple):
@@ -130,18 +118,17 @@ CASES = [
 ]
 
 
-class FaultyWorkload:
+class FaultyWorkload(Bench):
     """A workload of one autoscaler under a load, and the faults between it and its metric."""
 
     freshness = FRESHNESS
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.kind = KINDS[name]
         self.name = name
-        self.clock = LoopClock(wall=NOW / SECOND - asyncio.get_running_loop().time())
-        self.server = HandServer()
-        self.pods = HandPods()
-        self.rivals = HandRivals()
+        self.clock = HandLoopClock()
+        self.clock.skew = NOW / SECOND - self.clock.monotonic()
         self.load = 1.0
         self.fault = ""
         self.missing: Collection[str] = ()
@@ -273,15 +260,14 @@ class FaultyWorkload:
 
     def settle(self) -> None:
         """Let caches and pods follow what was written, unless a fault keeps them."""
+        if not self.ready or self.ready[-1][1] != self.replicas:
+            self.ready.append((self.clock.monotonic(), self.replicas))
+            self.pods.pods["app=web"] = PodList(pods(self.replicas))
         self.counts.append(self.replicas)
-        self.ready.append((self.clock.monotonic(), self.replicas))
         if self.fault == "target unknown":
             self.server.cached.pop("web", None)
         else:
             self.server.tell("web")
-        self.pods.pods["app=web"] = [
-            msgspec.structs.replace(pod, phase="Running") for pod in pods(self.replicas, ready_for=3500)
-        ]
         self.pods.why_stale = "silence" if self.fault == "pods not watched" else ""
         self.rivals.names = None if self.fault == "other autoscaler unknown" else ()
 
@@ -296,38 +282,20 @@ OWN = SimpleNamespace(container="", rule=RULE)
 async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controller]:
     world.server.set("web", REPLICAS)
     world.settle()
-    controllers: list[Controller] = []
 
     def answered(keys: Iterable[Key]) -> None:
         for key in keys:
-            controllers[0].loop.touch(key)
+            world.controller.loop.touch(key)
 
     async with Poller(
-        world.clock, per_second=20.0, answered=answered, defects=Defects(Monitoring())
+        world.clock, per_second=20.0, answered=answered, defects=Defects(world.monitoring)
     ) as feeds:
         scraped: Any = world if world.kind.scraped or world.kind.own else None
         provider: Any = world
         api: Any = None
-        sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = AutoscalerContext(
-            TargetFollowers(world.server, world.pods),  # type: ignore[arg-type]  # set by hand
-            world.rivals,  # type: ignore[arg-type]
-            sources,
-            LIVE,
-            NoForecasts(),
-        )
-        unused: Any = None  # nothing is boosted
-        controller = Controller(
-            around,
-            world.server,
-            world.clock,
-            Monitoring(),
-            Journal(),
-            random=lambda: 0.0,
-            floors=unused,
-            costs=unused,
-        )
-        controllers.append(controller)
+        sources: Any = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
+        world.sources = sources
+        controller = world.start()
         controller.put(fpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW, **spec))
         task = asyncio.create_task(controller.loop.run())
         try:
@@ -400,26 +368,16 @@ async def test_some_pods_without_a_value(name: str, missing: int, direction: str
 
 def upstream(world: FaultyWorkload, missing: int, load: float) -> int:
     """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
-    count = lowest = REPLICAS
+    spec = hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW)
+    autoscaler, counts = prepare(spec, Settings()), [REPLICAS]
     for _ in range(20):
-        made = sync_as_upstream(world, count, missing, load)
-        if made == count:
-            break
-        count = made
-        lowest = min(lowest, count)
-    return lowest
-
-
-def sync_as_upstream(world: FaultyWorkload, count: int, missing: int, load: float) -> int:
-    autoscaler = prepare(
-        hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
-    )
-    share = load * REPLICAS / count
-    value = round(share * (500 if "Resource" in world.name else 10_000))
-    values = {f"web-{number}": value for number in range(missing, count)}
-    reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
-    seen = Observation(count, count, "app=web", pods(count), [reading])
-    return decision.decide(autoscaler, seen, History(), NOW).replicas
+        count = counts[-1]
+        value = round(load * REPLICAS / count * (500 if "Resource" in world.name else 10_000))
+        values = {f"web-{number}": value for number in range(missing, count)}
+        reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
+        seen = Observation(count, count, "app=web", pods(count), [reading])
+        counts.append(decision.decide(autoscaler, seen, History(), NOW).replicas)
+    return min(counts)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -532,10 +490,10 @@ async def test_a_clock_that_is_set_back_brings_no_old_values(name: str) -> None:
         await live(world, 60)
         assert world.replicas == REPLICAS
         since = len(world.counts)
-        world.clock.shift -= 120
+        world.clock.skew -= 120
         await live(world, 60)
         assert min(world.counts[since:]) == REPLICAS
-        world.clock.shift += 120
+        world.clock.skew += 120
         world.grew = math.inf
         await live(world, 90)
         assert world.replicas == 2

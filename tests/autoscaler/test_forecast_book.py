@@ -118,8 +118,12 @@ class JudgedBench(ForecastBench):
         return [line.strip() for line in lines if line.strip().startswith("forecast:")]
 
 
-async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
-    bench = JudgedBench()
+@pytest.fixture
+def bench() -> JudgedBench:
+    return JudgedBench()
+
+
+async def test_a_verdict_gives_a_floor_that_is_shown_everywhere(bench: JudgedBench) -> None:
     await bench.open()
     assert await bench.run_for(1) == [0]
     assert (await bench.run_for(5))[-1] == FLOOR
@@ -143,8 +147,7 @@ async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
     assert bench.state.bounds.forecast == 0
 
 
-async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> None:
-    bench = JudgedBench()
+async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(26 * 60)
     minutes = [(each.now - START) // STEP for each in bench.asked]
@@ -159,8 +162,7 @@ async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> No
     assert bench.asked[-1].start_ups == (60,) * 10
 
 
-async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour() -> None:
-    bench = JudgedBench()
+async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(80)
     count, planned = len(bench.asked), bench.asked[-1].now // HOUR + 1
@@ -183,9 +185,11 @@ async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour
 
 
 @pytest.mark.looptime
-async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_is_exact_and_nothing_looks_between_two(
+    bench: JudgedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Decisions are a minute apart, half a minute beside the steps, and the clock is set on the way."""
-    bench, looked, look = JudgedBench(), list[float](), ForecastBook.look
+    looked, look = list[float](), ForecastBook.look
     clock = bench.clock = HandLoopClock()
     bench.now = START + 30 * STEP + 30 + round(clock.seconds - clock.monotonic())
     bench.start()
@@ -215,8 +219,7 @@ async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_metric_without_a_query_is_named() -> None:
-    bench = JudgedBench()
+async def test_a_metric_without_a_query_is_named(bench: JudgedBench) -> None:
     bench.queries = {}
     await bench.open()
     await bench.run_for(2)
@@ -225,8 +228,7 @@ async def test_a_metric_without_a_query_is_named() -> None:
     assert bench.condition() == ("False", "NoQuery", said)
 
 
-async def test_while_the_rules_are_not_known_nothing_fails() -> None:
-    bench = JudgedBench()
+async def test_while_the_rules_are_not_known_nothing_fails(bench: JudgedBench) -> None:
     await bench.open()
     bench.unknown = NotSyncedError("not listed yet")
     await bench.run_for(2)
@@ -249,9 +251,8 @@ async def test_while_the_rules_are_not_known_nothing_fails() -> None:
     ],
 )
 async def test_without_a_candidate_there_is_no_floor(
-    verdict: Verdict, status: str, reason: str, message: str
+    bench: JudgedBench, verdict: Verdict, status: str, reason: str, message: str
 ) -> None:
-    bench = JudgedBench()
     bench.verdict = verdict
     await bench.open()
     assert set(await bench.run_for(10)) == {0}
@@ -260,8 +261,7 @@ async def test_without_a_candidate_there_is_no_floor(
     assert bench.explained() == ["forecast: no floor (no candidate acts)"]
 
 
-async def test_a_demotion_is_told() -> None:
-    bench = JudgedBench()
+async def test_a_demotion_is_told(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(60)
     bench.verdict = verdict_of(START, BAD)
@@ -271,8 +271,7 @@ async def test_a_demotion_is_told() -> None:
     assert bench.state.bounds.forecast == 0
 
 
-async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
-    bench = JudgedBench()
+async def test_while_the_demand_is_not_known_the_floor_is_withheld(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(10)
     bench.history.values = []
@@ -284,8 +283,7 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     assert bench.events() == ["ForecastActs"]  # what comes and goes is no news
 
 
-async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
-    bench = JudgedBench()
+async def test_a_demand_that_no_decision_has_seen_lately_is_not_known(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(10)
     bench.clock.seconds += STEP
@@ -293,8 +291,7 @@ async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
     assert bench.book.bound_of(bench.key).min == 0
 
 
-async def test_changes_do_not_hasten_a_verdict() -> None:
-    bench = JudgedBench()
+async def test_changes_do_not_hasten_a_verdict(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(10)
     assert bench.state.bounds.forecast == FLOOR
@@ -309,8 +306,7 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
     assert bench.condition()[1] == "Acting"
 
 
-async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
-    bench = JudgedBench()
+async def test_a_job_that_was_overtaken_by_a_change_counts_no_more(bench: JudgedBench) -> None:
     await bench.open()
     ran = bench.run
 
@@ -330,8 +326,7 @@ async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
     assert [each.judges for each in bench.asked] == [True, True]
 
 
-async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
-    bench = JudgedBench()
+async def test_a_floor_that_is_not_computed_any_more_ends(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(5)
     await bench.step(119)
@@ -342,9 +337,9 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
 
 @pytest.mark.parametrize("broken", ["build_job", "take", "show", "step", "readiness"])
 async def test_a_defect_in_one_forecast_keeps_no_other_from_its_floor(
-    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: JudgedBench, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench, works, bad = JudgedBench(), getattr(AutoscalerForecast, broken), Key("default", "api")
+    works, bad = getattr(AutoscalerForecast, broken), Key("default", "api")
     await bench.open()
 
     def breaks(forecast: AutoscalerForecast, *given: Any, **named: Any) -> Any:

@@ -60,8 +60,6 @@ STEPS = st.lists(
 
 
 class FaultyAutoscaler:
-    """One autoscaler and its faults."""
-
     def __init__(self) -> None:
         self.bench = Bench()
         self.bench.server = WatchedServer(lambda _, replicas: self.check(replicas))
@@ -136,7 +134,6 @@ class FaultyAutoscaler:
         await asyncio.sleep(0)
 
     async def recover(self) -> None:
-        """End all faults, and let time pass."""
         for what in ("turn", "gate", "lose", "fail", "fence", "rival"):
             await self.step(what, False)
         self.spec = {"minReplicas": 1, "maxReplicas": 20}

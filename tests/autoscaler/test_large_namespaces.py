@@ -15,8 +15,6 @@ from adapter.telemetry.metrics import Monitoring
 
 
 class Owned:
-    """The controller of a slice."""
-
     def __init__(self) -> None:
         self.autoscalers: list[Key] = []
         self.events: list[tuple[Key, Event]] = []

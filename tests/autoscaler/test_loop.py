@@ -105,20 +105,6 @@ async def test_the_first_count_of_a_target_is_no_change(
     assert "another client has scaled the target" not in caplog.messages
 
 
-async def test_beside_another_autoscaler_nothing_is_written_while_it_is_there(bench: Bench) -> None:
-    bench.rivals.names = ("HorizontalPodAutoscaler web",)
-    await bench.begin_with(7)
-    await bench.step(1)
-
-    assert bench.server.writes == []
-    assert condition(bench, "AbleToScale") == ("False", "ForeignAutoscaler")
-    assert [event.reason for event in bench.server.events] == ["ForeignAutoscaler"]
-
-    bench.rivals.names = ()
-    await bench.step(1)
-    assert bench.server.writes == [("web", 7)]
-
-
 async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Bench) -> None:
     """Otherwise targets that may not be written would take the turns of those that may."""
     bench.server.fail = "forbidden"
@@ -278,18 +264,22 @@ async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(
 
 
 @pytest.mark.parametrize("why", ["mode", "rival"])
-async def test_an_idle_autoscaler_closes_its_sources(bench: Bench, why: str) -> None:
+async def test_an_idle_autoscaler_writes_nothing_and_closes_its_sources(bench: Bench, why: str) -> None:
     await bench.begin_with(4)
     if why == "mode":
         bench.controller.put(fpa(QUEUE, mode="Paused"))
     else:
         bench.rivals.names = ("HorizontalPodAutoscaler/web",)
+    bench.want(7)
     await bench.step(1)
+    assert bench.server.writes == []
     assert all(source.closed for source in bench.sources.opened)
+    if why == "rival":
+        assert condition(bench, "AbleToScale") == ("False", "ForeignAutoscaler")
+        assert [event.reason for event in bench.server.events] == ["ForeignAutoscaler"]
 
     bench.rivals.names = ()
     bench.controller.put(fpa(QUEUE, maxReplicas=30))
-    bench.sources.readings["queue"] = wanted(7)
     await bench.step(1)
     assert bench.server.writes == [("web", 7)]
 

@@ -8,7 +8,6 @@ arithmetic asks for then is what is needed. The option may ask for a fifth more,
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
-from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
 from tests.support.scaling import NOW, StartingPods, external_metric, hpa, with_pending
@@ -76,13 +75,6 @@ class QueueWorkers(StartingPods):
         return second - (second - made) % self._replaced
 
 
-def spec_of(throughput: float | None, target: float, **spec: Any) -> PreparedSpec:
-    metric = external_metric("jobs", averageValue=str(target))
-    scaler = hpa([metric], maxReplicas=100_000, **spec)
-    scaler = with_pending(scaler, **({} if throughput is None else {"jobs": str(throughput)}))
-    return prepare(scaler, msgspec.structs.replace(LIVE, scale_to_zero=True))
-
-
 def simulate(
     load: Load,
     *,
@@ -100,7 +92,9 @@ def simulate(
 ) -> Run:
     """Run with the option if it has a throughput. `learned` is the start-up time that the ledger tells."""
     least = 0 if count == 0 else 1
-    scaler = spec_of(option, target, behavior=behavior or {}, minReplicas=least)
+    metric = external_metric("jobs", averageValue=str(target))
+    plain = hpa([metric], maxReplicas=100_000, behavior=behavior or {}, minReplicas=least)
+    scaler = prepare(with_pending(plain, **({} if option is None else {"jobs": str(option)})), LIVE)
     begin = startup if callable(startup) else lambda: startup
     workload = QueueWorkers(count, target * count if queue is None else queue, begin, replaced)
     memory = Memory(conflicts=ConflictState(known=count, own_zero=count == 0))
@@ -159,23 +153,12 @@ CASES: dict[str, tuple[Load, dict[str, Any]]] = {
 }
 
 
-class Runs(NamedTuple):
-    """A case with pods that are Ready at once, with exact arithmetic, and with the option."""
-
-    instant: Run
-    exact: Run
-    aware: Run
-
-
-def run_all(load: Load, **more: Any) -> Runs:
-    instant = simulate(load, **more | {"startup": 0, "option": None})
-    return Runs(instant, simulate(load, **more | {"option": None}), simulate(load, **more))
-
-
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("load", "more"), CASES.values(), ids=list(CASES))
 def test_starts_cost_a_fifth_at_most(load: Load, more: dict[str, Any]) -> None:
-    instant, exact, aware = run_all(load, **more)
+    """Against pods that are Ready at once, and against exact arithmetic."""
+    instant = simulate(load, **more | {"startup": 0, "option": None})
+    exact, aware = simulate(load, **more | {"option": None}), simulate(load, **more)
 
     assert aware.most <= 1.2 * instant.most
     assert aware.most >= 0.9 * instant.most
@@ -200,9 +183,6 @@ def test_a_wrong_figure_has_a_bounded_cost(more: dict[str, Any], most: float) ->
 
     assert 20 <= aware.most <= most * 20
     assert aware.drained(STARTUP) is not None
-
-
-# -- pods that never become Ready ----------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(60)

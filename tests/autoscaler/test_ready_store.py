@@ -23,7 +23,6 @@ pytestmark = pytest.mark.looptime
 
 NAME = "fastpath-ready-times-slice-00"
 PERIOD = KIND.period
-KEY = Key("default", "web")
 
 
 class ScalerProcess(StoringProcess):
@@ -38,7 +37,6 @@ class ScalerProcess(StoringProcess):
         return self.bench.controller
 
     async def put(self, name: str = "web", uid: str = "uid-1", target: str = "") -> AutoscalerState:
-        """Put an autoscaler, and decide it."""
         self.bench.put(fpa(name=name, uid=uid), replicas=4)
         if target:
             self.bench.server.set(name, 4, uid=target)
@@ -86,16 +84,8 @@ def entry(*seconds: int, target: str = "uid-of-target") -> str:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
 def process(store: Store) -> ScalerProcess:
     return ScalerProcess(store)
-
-
-# -- a change of leader --------------------------------------------------------------------------------------
 
 
 async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: ScalerProcess) -> None:
@@ -173,9 +163,6 @@ async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Scal
     assert stored(store) == {"uid-1": [7]}
 
 
-# -- faults --------------------------------------------------------------------------------------------------
-
-
 async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-1": "{", "uid-2": entry(20)}))
     first = await process.put()
@@ -188,9 +175,6 @@ async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Sc
         assert second.ready_times is not None
 
     assert stored(store) == {"uid-2": [20]}
-
-
-# -- bounds --------------------------------------------------------------------------------------------------
 
 
 async def test_many_autoscalers_share_the_room(

@@ -18,7 +18,6 @@ KEY = Key("default", "web")
 CONFLICT = KubernetesError(409, "Conflict", "the object has been modified")
 LATER = KubernetesError(429, "TooManyRequests", "later")
 CUT = KubernetesError(0, RESET, "cut")
-GONE = KubernetesError(0, "Unreachable", "gone")
 
 
 class Writes:
@@ -57,11 +56,6 @@ class Writes:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
-@pytest.fixture
 def writes(bench: Bench) -> Writes:
     bench.want(7)
     return Writes(bench)
@@ -73,10 +67,6 @@ async def write(bench: Bench) -> None:
     await bench.step()
     for _ in range(5 * ATTEMPTS):
         await asyncio.sleep(0)
-
-
-def error(bench: Bench) -> str:
-    return str(bench.last().error)
 
 
 async def test_the_count_decided_at_the_write_slot_is_written(bench: Bench, writes: Writes) -> None:
@@ -125,12 +115,23 @@ async def test_another_object_of_the_name_is_decided_from_the_beginning(bench: B
     assert bench.server.writes == []
 
 
-async def test_a_conflict_after_which_the_scale_cannot_be_read(bench: Bench, writes: Writes) -> None:
-    writes.fail = [CONFLICT]
-    writes.fail_reads = [KubernetesError(403, "Forbidden", "forbidden to look")]
+@pytest.mark.parametrize(
+    ("error", "on_read", "said"),
+    [
+        *((KubernetesError(code, "", "no"), None, "no") for code in (403, 404, 500, 503)),
+        (CONFLICT, KubernetesError(403, "Forbidden", "forbidden to look"), "forbidden to look"),
+        (CUT, KubernetesError(0, "Unreachable", "gone"), "cut"),
+    ],
+)
+async def test_what_ends_the_write(
+    bench: Bench, writes: Writes, error: KubernetesError, on_read: KubernetesError | None, said: str
+) -> None:
+    """Any error that is no conflict, and a conflict or a lost response after which the scale is not known."""
+    writes.fail = [error]
+    writes.fail_reads = [] if on_read is None else [on_read]
     await write(bench)
-    assert "forbidden to look" in error(bench)
-    assert writes.calls == ["slot", "put 7", "get"]
+    assert writes.calls == ["slot", "put 7", *(["get"] if on_read else [])]
+    assert bench.last().error.endswith(said)
 
 
 async def test_it_is_given_up_after_so_many_attempts(bench: Bench, writes: Writes) -> None:
@@ -138,7 +139,7 @@ async def test_it_is_given_up_after_so_many_attempts(bench: Bench, writes: Write
     await write(bench)
     assert writes.calls.count("put 7") == ATTEMPTS == 6
     assert writes.calls.count("get") == ATTEMPTS - 1
-    assert "modified" in error(bench)
+    assert "modified" in bench.last().error
 
 
 async def test_an_overloaded_server_is_asked_again(bench: Bench, writes: Writes) -> None:
@@ -146,14 +147,6 @@ async def test_an_overloaded_server_is_asked_again(bench: Bench, writes: Writes)
     await write(bench)
     assert writes.calls == ["slot", "put 7", "get", "slot", "put 7", "get", "slot", "put 7"]
     assert bench.server.writes == [("web", 7)]
-
-
-@pytest.mark.parametrize("code", [403, 404, 500, 503])
-async def test_any_other_error_ends_the_write(bench: Bench, writes: Writes, code: int) -> None:
-    writes.fail = [KubernetesError(code, "", "no")]
-    await write(bench)
-    assert writes.calls == ["slot", "put 7"]
-    assert error(bench).endswith("no")
 
 
 async def test_a_count_that_was_applied_without_a_response_is_ours(bench: Bench, writes: Writes) -> None:
@@ -171,14 +164,6 @@ async def test_the_same_count_after_a_conflict_is_another_clients(bench: Bench, 
     writes.read = lambda: bench.server.set("web", 7, told=False)
     await write(bench)
     assert bench.state.memory.conflicts.ours is None
-
-
-async def test_a_write_without_a_response_is_reported_if_the_scale_cannot_be_read_either(
-    bench: Bench, writes: Writes
-) -> None:
-    writes.fail, writes.fail_reads = [CUT], [GONE]
-    await write(bench)
-    assert error(bench).endswith("cut")
 
 
 async def test_without_a_version_the_scale_is_read_first(bench: Bench, writes: Writes) -> None:

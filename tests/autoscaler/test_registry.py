@@ -28,8 +28,6 @@ class Calls:
 
 
 class OwnedRegistry:
-    """A registry of a process that owns the slice of default."""
-
     def __init__(self, *owners: tuple[str, str, str]) -> None:
         self.rivals, self.scrapes, self.controller = Calls(), Calls(), Calls()
         self.controller.loop = self.loop = Calls()  # type: ignore[attr-defined]

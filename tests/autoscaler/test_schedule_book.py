@@ -13,22 +13,17 @@ from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, SpansOfDay
 from adapter.errors import NotSyncedError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.clock import ShiftedClock
+from tests.kubernetes.apiclient import reflecting
 from tests.support.scaling import NOW
 from tests.support.schedules import document
 from tests.support.waiting import until
 
 HPA, OWN = Key("shop", "web", is_native=True), Key("shop", "api")
 TARGETS = [{"kind": each.kind, "name": each.name} for each in (HPA, OWN)]
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 DAY = {"name": "day", "from": "08:00", "to": "18:00", "minReplicas": 5, "maxReplicas": 9}
 DAY_LONG = 24 * 3600 * SECOND
 CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
@@ -82,15 +77,11 @@ class SchedulesAtWork:
 
 @contextlib.asynccontextmanager
 async def watching(cluster: Cluster) -> AsyncIterator[SchedulesAtWork]:
-    monitoring, clock = Monitoring(), ShiftedClock()
-    configuration = credentials.ClientConfiguration(cluster.url)
-    problems = ProblemLog(monitoring, clock)
-    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
-        book = ScheduleBook(context, problems)
+    async with reflecting(cluster.url) as context:
+        book = ScheduleBook(context, context.problems)
         task = asyncio.create_task(book.cache.run(), name="schedules")
         try:
-            yield SchedulesAtWork(cluster, book, problems)
+            yield SchedulesAtWork(cluster, book, context.problems)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

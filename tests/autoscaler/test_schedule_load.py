@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from types import SimpleNamespace
@@ -21,13 +20,11 @@ from adapter.autoscaler.schedules.status import Lookout, ScheduleStatus, TargetS
 from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import keep_schedule
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from tests.bounds.schedule_reading import utc
+from tests.kubernetes.apiclient import unconnected
 from tests.support import steps
 from tests.support.clock import ShiftedClock
 from tests.support.schedules import document
@@ -37,14 +34,6 @@ VICTIM = Key("quiet", "api")
 MORNING = utc("2026-10-23T06:00:00")  # two days before clocks are set back in Europe
 LONGEST = 0.1
 """The longest step that passes, in seconds of processor time; without limits steps take seconds."""
-
-
-@pytest.fixture(autouse=True)
-def frozen_heap() -> Iterator[None]:
-    """As in the scaler, a collection within a step does not look at what was made before."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class FollowingAutoscalers:
@@ -89,11 +78,8 @@ class SchedulesUnderLoad:
     """A book that follows a controller, and schedules that come to it."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
-        monitoring, clock = Monitoring(), ShiftedClock()
-        self.problems = ProblemLog(monitoring, clock)
-        no_client: Any = None
-        context = ReflectorContext(no_client, clock, monitoring, self.problems, lambda: 0.0)
-        self.book = ScheduleBook(context, self.problems)
+        context = unconnected(ShiftedClock())
+        self.book = ScheduleBook(context, context.problems)
         self.controller = FollowingAutoscalers(self.book, keys)
         (reflector,) = self.book.cache.reflectors
         reflector.synced = True

@@ -41,8 +41,6 @@ PATH = "/apis/fastpath.io/v1alpha1/namespaces/shop/fastpathschedules/office/stat
 
 
 class HandCache:
-    """Schedules, set by hand."""
-
     def __init__(self) -> None:
         self.synced = True
         self.found: list[WatchedSchedule] = []
@@ -57,8 +55,6 @@ class HandCache:
 
 
 class ReporterAtWork:
-    """A reporter on all that."""
-
     def __init__(self, number: int = SLICE, clock: Clock | None = None) -> None:
         self.cache, self.writer = HandCache(), HandWriter()
         self.clock = FakeClock()

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,18 +13,15 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
-from adapter.model.autoscaling.hpa import (
-    CrossVersionObjectReference,
-    MetricIdentifier,
-    MetricSpec,
-    PodsMetricSource,
-)
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
+from tests.support.controller import fpa
+from tests.support.scaling import cpu_metric, pods_metric
 from tests.support.world import FakePod, RulesWorld, compile_text, world
 
 RULES = """
@@ -33,6 +32,7 @@ rules:
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 """
 LISTS = {"all": (SeriesInfo("depth", frozenset({"namespace", "pod"}), 3),)}
+KEY = Key("default", "web")
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
 A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
 
@@ -40,25 +40,19 @@ A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
 class Kept:
     """A target or the pods of a selector, as a test says; `changed` notifies the followers."""
 
-    def __init__(
-        self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], object]
-    ) -> None:
+    def __init__(self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], Any]) -> None:
         self.changed = changed
-        self._open = open_ones
-        self._find = find
+        self._open, self._find = open_ones, find
         open_ones.append(self)
 
-    def find(self) -> ScaleTarget | Unfound:
-        found = self._find()
-        assert isinstance(found, ScaleTarget | Unfound)
-        return found
+    def find(self) -> Any:
+        return self._find()
 
     @property
-    def pods(self) -> tuple[FakePod, ...]:
+    def pods(self) -> Any:
         found = self._find()
         if isinstance(found, Exception):
             raise found
-        assert isinstance(found, tuple)
         return found
 
     def close(self) -> None:
@@ -66,8 +60,6 @@ class Kept:
 
 
 class Around:
-    """Targets and pods."""
-
     def __init__(self) -> None:
         self.target: ScaleTarget | Unfound = at("app=web")
         self.pods: tuple[FakePod, ...] | Exception = (A,)
@@ -78,7 +70,7 @@ class Around:
     def follow_target(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
     ) -> Kept:
-        assert (namespace, reference) == ("shop", WEB)
+        assert (namespace, reference) == ("default", WEB)
         return Kept(self.targets_open, changed, lambda: self.target)
 
     def follow_pods(
@@ -93,27 +85,21 @@ class Around:
         return Kept(self.pods_open, changed, lambda: self.pods)
 
 
-class _Follow:
-    def __init__(self, follow: Callable[..., Kept]) -> None:
-        self.follow = follow
-
-
 def at(selector: str) -> ScaleTarget:
     return ScaleTarget(1, 1, selector, "1", "", "/scale")
 
 
-def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> FastPathAutoscaler:
-    listed = tuple(MetricSpec("Pods", pods=PodsMetricSource(MetricIdentifier(name))) for name in metrics)
-    spec = FastPathAutoscalerSpec(scale_target_ref=target, metrics=(*listed, MetricSpec("Resource")))
-    return FastPathAutoscaler(metadata=Metadata(name="x", namespace="shop"), spec=spec)
+def autoscaler(*metrics: str) -> FastPathAutoscaler:
+    return fpa([*(pods_metric(name=name) for name in metrics), cpu_metric()])
 
 
 @asynccontextmanager
 async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around, ScrapeSubscriptions]]:
     async with world(rules, lists=LISTS) as here:
         around = Around()
-        targets, pods = _Follow(around.follow_target), _Follow(around.follow_pods)
-        followers = TargetFollowers(targets, pods)  # type: ignore[arg-type]  # all it calls
+        targets: Any = SimpleNamespace(follow=around.follow_target)
+        pods: Any = SimpleNamespace(follow=around.follow_pods)
+        followers = TargetFollowers(targets, pods)
         yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()))
 
 
@@ -125,7 +111,7 @@ async def test_the_pods_of_the_target_as_they_come_and_go() -> None:
     async with wanting() as (here, around, wants):
         wants.put(autoscaler("depth", "other"))
         assert scraped(here) == ["a"]
-        assert around.selectors == ["shop/x shop app=web"]
+        assert around.selectors == ["default/web default app=web"]
 
         around.pods = (A, B)
         around.pods_open[0].changed()
@@ -134,8 +120,8 @@ async def test_the_pods_of_the_target_as_they_come_and_go() -> None:
         around.pods_open[0].changed()
         assert scraped(here) == ["b"]
 
-        wants.remove(Key("shop", "x"))
-        wants.remove(Key("shop", "x"))
+        wants.remove(KEY)
+        wants.remove(KEY)
         assert scraped(here) == []
         assert around.targets_open == around.pods_open == []
 
@@ -147,7 +133,7 @@ async def test_another_selector_and_a_target_that_goes() -> None:
         around.pods = (B,)
         around.targets_open[0].changed()
         assert scraped(here) == ["b"]
-        assert (around.selectors[-1], len(around.pods_open)) == ("shop/x shop app=new", 1)
+        assert (around.selectors[-1], len(around.pods_open)) == ("default/web default app=new", 1)
 
         around.target = Unfound("the cache is not in", known=False)
         around.targets_open[0].changed()
@@ -168,19 +154,19 @@ async def test_decisions_and_scrapes_follow_a_target_together() -> None:
         def changed() -> None:
             told.append("changed")
 
-        follower = wants.followers.join(Key("shop", "x"), WEB, changed)
+        follower = wants.followers.join(KEY, WEB, changed)
         assert (len(around.targets_open), len(around.pods_open)) == (1, 1)
         # A decision has read a newer scale than the cache of targets has.
         around.pods = (B,)
         follower.select("app=new")
         around.pods_open[0].changed()
-        assert (scraped(here), around.selectors[-1]) == (["b"], "shop/x shop app=new")
+        assert (scraped(here), around.selectors[-1]) == (["b"], "default/web default app=new")
         assert told == ["changed"]
         around.target = at("app=new")
         around.targets_open[0].changed()
         assert (scraped(here), len(around.selectors), len(around.pods_open)) == (["b"], 2, 1)
 
-        wants.remove(Key("shop", "x"))
+        wants.remove(KEY)
         assert scraped(here) == []
         assert (len(around.targets_open), len(around.pods_open)) == (1, 1), "decisions go on"
         follower.leave(changed)

@@ -80,11 +80,6 @@ def config_map(*, labelled: bool = True, **texts: str) -> JSON:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
 def process(store: Store) -> NotesProcess:
     return NotesProcess(store)
 
@@ -137,9 +132,6 @@ async def test_what_no_autoscaler_has_is_kept_for_some_periods(store: Store, pro
         assert store.texts(NAME) == {"gone": "1", "a": "2"}
         await asyncio.sleep(PERIOD)
         assert store.texts(NAME) == {"a": "2"}
-
-
-# -- faults --------------------------------------------------------------------------------------------------
 
 
 async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: NotesProcess) -> None:
@@ -237,9 +229,6 @@ async def test_a_former_owner_cannot_replace_what_a_new_one_has_stored(
             new.inherited.clear()
         await asyncio.sleep(PERIOD)
     assert store.texts(NAME) == {"a": "3"}
-
-
-# -- bounds and defects --------------------------------------------------------------------------------------
 
 
 async def test_the_first_entries_have_room(store: Store, process: NotesProcess) -> None:

@@ -70,18 +70,6 @@ def content(store: Store, minute: int = 40) -> StoredVerdict:
     return decode_verdict(store.texts(NAME)["uid-1"], START + minute * STEP)
 
 
-def replace(store: Store, text: str) -> None:
-    store.edit(NAME, lambda document: document["data"].update({"uid-1": text}))
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-# -- a change of leader --------------------------------------------------------------------------------------
-
-
 async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -134,9 +122,6 @@ async def test_the_mode_is_that_of_the_spec(store: Store) -> None:
     assert term.condition()[:2] == ("True", "Advising")
 
 
-# -- what must not act ---------------------------------------------------------------------------------------
-
-
 async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -159,7 +144,7 @@ async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store)
 
 async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> None:
     await stored_by(store)
-    replace(store, "{")
+    store.edit(NAME, lambda document: document["data"].update({"uid-1": "{"}))
     term = Term(store, 42)
     await term.open()
     assert await term.run_for(2) == [0, FLOOR]
@@ -194,9 +179,6 @@ async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> No
     assert term.asked == []
 
 
-# -- faults --------------------------------------------------------------------------------------------------
-
-
 async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -> None:
     await stored_by(store)
     term = Term(store, 42)
@@ -225,9 +207,6 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     assert (term.verdicts.pause, term.reported()) == (KIND.period, "")
     assert store.texts(NAME) == before
     assert term.line.writes == []
-
-
-# -- what is stored ------------------------------------------------------------------------------------------
 
 
 async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:

@@ -15,7 +15,6 @@ from adapter.boost.config_map import FETCH_SECONDS
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, transport
 from adapter.kubernetes.client import ListWatch
-from adapter.model.label_selectors import LabelSelector
 
 _T = TypeVar("_T")
 JSON = dict[str, Any]
@@ -173,7 +172,7 @@ class Line:
         found = [
             msgspec.json.encode(each)
             for each in self.store.objects.values()
-            if _matches(source.selector, each)
+            if source.selector.matches(each["metadata"].get("labels") or {})
         ]
         version = self.store.version
         await self._way()
@@ -192,10 +191,6 @@ def lagging(
 ) -> Callable[[], float]:
     """Return a delay that is mostly short."""
     return lambda: rng.uniform(0, longest) if rng.random() < odds else rng.uniform(0, usual)
-
-
-def _matches(selector: LabelSelector, document: JSON) -> bool:
-    return selector.matches(document["metadata"].get("labels") or {})
 
 
 def _body(document: JSON) -> client.ResponseBody:

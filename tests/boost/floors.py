@@ -43,7 +43,6 @@ class FakeFloors:
         self._published = entries
 
     def arrive(self) -> None:
-        """Read what is published."""
         self._known = self._published
 
     async def current(self) -> PublishedFloors:

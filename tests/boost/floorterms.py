@@ -87,7 +87,6 @@ class FloorProcess(StoringProcess):
             return None if recent is None else self.floor(recent, uid) or None
 
     def floor(self, floors: PublishedFloors, uid: str) -> int:
-        """Return the greatest floor of an HPA now."""
         wall, now = int(self.clock.wall() * SECOND), self.clock.monotonic()
         known = [each.floor for _, entries in floors.config_maps.values() for each in entries.values()]
         names = {(each.namespace, each.name) for each in known}
@@ -103,7 +102,6 @@ class FloorProcess(StoringProcess):
 
 @contextlib.asynccontextmanager
 async def watching(*processes: FloorProcess) -> AsyncIterator[None]:
-    """Run the views of processes."""
     for each in processes:
         each.begin()
     try:
@@ -148,11 +146,9 @@ class Checker:
         return {uid: each for uid, (each, _) in self._held.items() if each.until > now * SECOND}
 
     def hold(self, entry: Floor, now: float) -> None:
-        """Note that an entry has been published."""
         self._held[entry.uid] = (entry, now)
 
     def release(self, uid: str) -> None:
-        """Note that an entry is about to be taken back."""
         self._held.pop(uid, None)
 
     async def ask(self, process: FloorProcess, uid: str) -> None:

@@ -150,12 +150,6 @@ async def test_a_floor_ends_by_itself(case: FloorBench) -> None:
     assert await case.ask() == 0
 
 
-async def test_an_hpa_that_is_not_boosted_has_no_floor(case: FloorBench) -> None:
-    case.publish(entry(7, seen="100"))
-    case.change(version="101", boosts=False)
-    assert await case.ask() == 0
-
-
 async def test_a_floor_of_another_hpa_does_not_count(case: FloorBench) -> None:
     case.publish(
         entry(7, uid="2", name="api"), entry(8, uid="3", namespace="other"), entry(9, uid="0", seen="50")
@@ -227,9 +221,6 @@ async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: FloorBench
     case.autoscalers.error = NotSyncedError("10.0.0.1 refuses")
     with pytest.raises(InternalError, match=r"the HPAs are not listed yet$"):
         await case.ask()
-
-
-# Beside the metrics of rules.
 
 
 RULES = """

@@ -1,7 +1,6 @@
 """The view of published floors: each answer has a list that was sent after its request, or an error."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -9,14 +8,13 @@ import pytest
 from adapter.boost.view import CONFIRM, STALE, FloorView, PublishedFloors
 from adapter.compose.clock import SystemClock
 from adapter.errors import NotSyncedError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.model.autoscaling.floor import Floor
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.boost.configmaps import JSON, Store
 from tests.boost.floorterms import NAMESPACE, FloorProcess, config_map, entry, watching
+from tests.kubernetes.apiclient import connected
 from tests.support.waiting import other_work
 
 pytestmark = pytest.mark.looptime
@@ -54,9 +52,6 @@ def found(floors: PublishedFloors) -> dict[str, int]:
     }
 
 
-# --- what is read ------------------------------------------------------------------------------------------
-
-
 async def test_at_rest_nothing_is_read(running: FloorProcess) -> None:
     await begun(running)
     await asyncio.sleep(600)
@@ -73,9 +68,6 @@ async def test_why_a_list_failed_is_said(process: FloorProcess) -> None:
         process.line.list_answer = 0
         assert found(await process.view.current()) == {}
         assert process.problems.active() == {}
-
-
-# --- how lists are shared ----------------------------------------------------------------------------------
 
 
 async def test_a_list_that_was_sent_before_a_request_does_not_answer_it(running: FloorProcess) -> None:
@@ -139,9 +131,6 @@ async def test_callers_are_told_when_the_process_ends(process: FloorProcess) -> 
         await process.view.current()
 
 
-# --- the last list -----------------------------------------------------------------------------------------
-
-
 async def test_the_last_list_is_kept_for_ten_seconds_after_it_was_sent(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 0.7
@@ -170,9 +159,6 @@ async def test_a_late_response_does_not_replace_a_later_list(running: FloorProce
     assert found(recent) == {"a": 9}
 
 
-# --- what cannot be read -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -190,9 +176,6 @@ async def test_an_entry_that_cannot_be_read_fails_the_read(running: FloorProcess
     running.store.edit("fastpath-floors-slice-00", publish(entry("a", 5)))
     assert found(await running.view.current()) == {"a": 5}
     assert running.problems.active() == {}
-
-
-# --- several slices ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,26 +212,16 @@ async def test_many_entries_are_decoded_in_steps(process: FloorProcess) -> None:
         assert turns.count >= told + 5
 
 
-# --- over HTTP ---------------------------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def viewed() -> AsyncIterator[tuple[Cluster, FloorView]]:
-    monitoring, clock = Monitoring(), SystemClock()
-    async with Cluster() as cluster:
-        configuration = credentials.ClientConfiguration(cluster.url)
-        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
-            task = asyncio.create_task(view.run())
-            await asyncio.sleep(0)
-            yield cluster, view
-            task.cancel()
-            await asyncio.wait({task})
-
-
 @pytest.mark.looptime(False)
 async def test_over_http() -> None:
-    async with viewed() as (cluster, view):
+    monitoring, clock = Monitoring(), SystemClock()
+    async with (
+        Cluster() as cluster,
+        connected(cluster.url) as client,
+    ):
+        view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
+        task = asyncio.create_task(view.run())
+        await asyncio.sleep(0)
         assert found(await view.current()) == {}
         cluster.create(config_map(entry("a", 5)))
         cluster.create(config_map(entry("a", 50)) | {"metadata": {"name": "x", "namespace": NAMESPACE}})
@@ -265,9 +238,8 @@ async def test_over_http() -> None:
         assert {request.query.get("labelSelector") for request in requests} == {"fastpath.io/floors=true"}
         assert {request.path for request in requests} == {"/api/v1/namespaces/fastpath/configmaps"}
         assert all("resourceVersion" not in request.query for request in requests)
-
-
-# --- when a floor ends -------------------------------------------------------------------------------------
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_first_read(

@@ -92,28 +92,38 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """After the teardown of all fixtures, compare with the state noted before the test."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """After the teardown of all fixtures, compare with the state noted before the test.
+
+    After the last test of a module everything is collected, and what is left is set aside for good: a
+    collection that looks at all that earlier modules have imported or kept, or that looks at everything again
+    because one of them called `gc.unfreeze`, takes up to half a second, after each test with a loop.
+    """
     yield
-    noted = item.stash.get(_NOTED, None)
-    if noted is None:  # its set-up did not get that far
-        return
-    del item.stash[_NOTED]
-    if noted.failed:
-        sys.last_traceback = sys.last_value = (
-            None  # it holds what the test left; later tests shall not meet it
-        )
-        _collect([])
-        return
-    lost = noted.lost
-    if pytest_asyncio.is_async_test(item) or _open_files() - noted.files:
-        _collect(lost)
-    faults = [f"exception lost: {text}" for text in lost]
-    faults += [f"thread left running: {name}" for name in _threads_left(noted.threads)]
-    faults += [f"child process left: {_command(child)}" for child in sorted(_children() - noted.children)]
-    faults += [f"left open: {file}" for file in sorted(_open_files() - noted.files)]
-    if faults:
-        pytest.fail("\n".join(faults), pytrace=False)
+    is_last = nextitem is None or nextitem.path != item.path
+    try:
+        noted = item.stash.get(_NOTED, None)
+        if noted is None:  # its set-up did not get that far
+            return
+        del item.stash[_NOTED]
+        if noted.failed:
+            sys.last_traceback = sys.last_value = (
+                None  # it holds what the test left; later tests shall not meet it
+            )
+            _collect([])
+            return
+        lost = noted.lost
+        if is_last or pytest_asyncio.is_async_test(item) or _open_files() - noted.files:
+            _collect(lost)
+        faults = [f"exception lost: {text}" for text in lost]
+        faults += [f"thread left running: {name}" for name in _threads_left(noted.threads)]
+        faults += [f"child process left: {_command(child)}" for child in sorted(_children() - noted.children)]
+        faults += [f"left open: {file}" for file in sorted(_open_files() - noted.files)]
+        if faults:
+            pytest.fail("\n".join(faults), pytrace=False)
+    finally:
+        if is_last:
+            gc.freeze()
 
 
 def _collect(lost: list[str]) -> None:

@@ -74,7 +74,6 @@ class SyncedScaler:
         self.constraints = self.constraints._replace(**changes)
 
     def change(self, **memory: Any) -> None:
-        """Change what is remembered."""
         self.memory = msgspec.structs.replace(self.memory, **memory)
 
     def decide(

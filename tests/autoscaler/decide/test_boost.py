@@ -98,13 +98,6 @@ def decide(
 # -- scaling -------------------------------------------------------------------------------------------------
 
 
-def test_a_raise_is_done() -> None:
-    made = decide(seen(4, 8))
-
-    assert (made.rescale, made.replicas) == (True, 8)
-    assert [event.reason for event in made.events] == ["SuccessfulRescale"]
-
-
 DEMOTED = Boosting(demotion=Demotion(FineInstant(NOW + SECOND), "argocd", "one"))
 REFUSED: dict[str, tuple[Observation, Boost, Boosting, str]] = {
     "advised": (seen(4, 8), ADVISED, NOTHING, "fastpath.io/mode is advise"),
@@ -248,12 +241,9 @@ ENDS: dict[str, tuple[Boosting, Boost, int]] = {
 
 @pytest.mark.parametrize(("memory", "boost", "after"), ENDS.values(), ids=ENDS)
 def test_it_ends(memory: Boosting, boost: Boost, after: int) -> None:
+    assert follow(NOTHING) is NOTHING
     assert follow(HELD, ON, LONGEST - 1).floor is not None
     assert follow(memory, boost, after).floor is None
-
-
-def test_nothing_held_stays_nothing() -> None:
-    assert follow(NOTHING) is NOTHING
 
 
 def test_a_further_raise_begins_anew() -> None:
@@ -432,6 +422,7 @@ def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
 
 def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
     made = decide(seen(4, 8))
+    assert (made.rescale, made.replicas) == (True, 8)
     memory, events = memories.commit(Memory(boost=HELD), made, seen(4, 8), NOW, ON)
 
     assert (memory.conflicts.known, memory.conflicts.ours, memory.boost) == (8, None, HELD)
@@ -474,10 +465,6 @@ def test_a_new_leader_knows_what_was_published(memory: Boosting) -> None:
         return
     assert boosting.adopt(entry, NOW) == memory
     assert (entry.namespace, entry.name, entry.uid, entry.seen) == ("shop", "web", "uid-1", "12")
-
-
-def test_a_floor_that_is_over_is_not_adopted() -> None:
-    assert boosting.adopt(Floor(replicas=8, until=FineInstant(NOW)), NOW) == NOTHING
 
 
 @given(MEMORIES, st.none() | st.just(NOW), st.integers(-3600 * SECOND, 3600 * SECOND))
@@ -579,6 +566,7 @@ def test_a_floor_of_zero_changes_no_decision_of_the_autoscaler(
 
 
 def test_what_a_wrong_clock_published_ends_in_time() -> None:
+    assert boosting.adopt(Floor(replicas=8, until=FineInstant(NOW)), NOW) == NOTHING, "it is over"
     hours = FineInstant(NOW + 7200 * SECOND)
     memory = boosting.adopt(Floor(replicas=8, until=hours, demoted=Demotion(hours, "argocd")), NOW)
 

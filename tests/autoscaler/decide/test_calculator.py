@@ -36,10 +36,6 @@ KINDS: dict[str, dict[str, Any]] = {
 """Pods of these tests, and what is special about each."""
 
 
-def _unready(first: int, count: int) -> list[Any]:
-    return [pod(f"web-{number}", **UNREADY) for number in range(first, first + count)]
-
-
 def _listed(kinds: dict[str, int]) -> list[Any]:
     """Return so many pods of each kind, all numbered in order."""
     each = [KINDS[kind] for kind, count in kinds.items() for _ in range(count)]
@@ -68,9 +64,6 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
     return next(step for step in outcome.steps if step.name == name)
 
 
-# --- what cannot be computed -------------------------------------------------------------------------------
-
-
 NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods")
 
 
@@ -79,9 +72,6 @@ def test_utilization_that_cannot_be_computed(
     kinds: dict[str, int], values: list[int | None], reason: str, message: str
 ) -> None:
     assert _cpu(_listed(kinds), reading(*values), 50, 2) == Unavailable(reason, message)
-
-
-# --- averages over pods ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,9 +127,6 @@ def test_what_a_pod_without_a_sample_counts() -> None:
     assert ValueAverage(500, memory=False).absent("anything") == 500
     wrapped = _step(_load(pods(2), reading(5000, None), -5000, 3), "repair")
     assert wrapped.facts["ratio"] == 0, "the thousandths of a target may wrap below zero"
-
-
-# --- single values -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -304,7 +291,8 @@ _NUMBERS = st.integers(-5000, 5000) | st.sampled_from([INT64_MAX, INT64_MIN, 2**
 def test_any_numbers_give_a_proposal_or_a_reason(
     values: list[int | None], target: int, spec: int, exist: int, not_ready: int
 ) -> None:
-    listed = [*pods(len(values), cpu="100m"), *_unready(len(values), not_ready)]
+    unready = range(len(values), len(values) + not_ready)
+    listed = [*pods(len(values), cpu="100m"), *(pod(f"web-{number}", **UNREADY) for number in unready)]
     seen = situation(spec, listed, exist=exist)
     known = [value for value in values if value is not None] or [0]
 

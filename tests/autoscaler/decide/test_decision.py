@@ -32,7 +32,6 @@ from tests.support.scaling import (
 BEFORE = Instant(NOW - 100 * SECOND)
 GONE = Unavailable("NoMetrics", "nothing")
 QUEUE = [external_metric(averageValue="1")]
-GATE = Settings(scale_to_zero=True)
 
 
 def _seen(replicas: int, wanted: int | Reading = 0, **seen: Any) -> Observation:
@@ -61,9 +60,6 @@ def _entries(decision: Decision) -> set[tuple[int, int]]:
 
 def _active(decision: Decision) -> Condition:
     return next(known for known in decision.status.conditions or () if known.type == "ScalingActive")
-
-
-# --- the selector ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -125,9 +121,6 @@ def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> N
     assert f": {words}" in _active(decision).message
 
 
-# --- several metrics ---------------------------------------------------------------------------------------
-
-
 def _several(current: int, *proposals: int | None) -> Decision:
     metrics = [external_metric(f"m{number}", averageValue="1") for number in range(len(proposals))]
     readings = [GONE if wanted is None else ExternalReading([wanted * 1000]) for wanted in proposals]
@@ -138,16 +131,6 @@ def _several(current: int, *proposals: int | None) -> Decision:
 def test_readings_answer_the_metrics_one_by_one() -> None:
     with pytest.raises(ValueError, match="zip"):
         _decide(autoscaler(QUEUE), _seen(4, readings=[]))
-
-
-# --- zero --------------------------------------------------------------------------------------------------
-
-
-def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
-    conditions = (
-        () if came_to_zero is None else (Condition("ScaledToZero", came_to_zero, "Old", "x", BEFORE),)
-    )
-    return HorizontalPodAutoscalerStatus(conditions=conditions)
 
 
 @pytest.mark.parametrize(
@@ -162,16 +145,16 @@ def test_a_rescale_remembers_whether_it_went_to_zero(
     if metrics == "cpu":
         answer = reading(*[wanted * 1000] * 3)
         scaler = autoscaler([pods_metric()], settings, minReplicas=lowest)
-    seen = _seen(current, answer, status=_status("False"))
+    before = HorizontalPodAutoscalerStatus(
+        conditions=(Condition("ScaledToZero", "False", "Old", "x", BEFORE),)
+    )
+    seen = _seen(current, answer, status=before)
 
     decision = _decide(scaler, seen, remembered((0, 10)))
 
     assert decision.rescale
     assert conditions_of(decision).get("ScaledToZero") == (condition and tuple(condition))
     assert memories.remember(decision.status).conflicts.own_zero is (condition == ["True", "ScaledToZero"])
-
-
-# --- what is remembered ------------------------------------------------------------------------------------
 
 
 def test_the_first_sync_remembers_the_current_count() -> None:
@@ -210,9 +193,6 @@ def test_each_direction_forgets_by_its_own_periods() -> None:
     assert (len(down.ups), len(down.downs)) == (1, 2)
 
 
-# --- what is written ---------------------------------------------------------------------------------------
-
-
 def test_the_same_status_is_not_written_again() -> None:
     scaler = SyncedScaler(4)
     made = [scaler.at(*each) for each in ((0, 4), (15, 4), (30, 5), (45, 5), (60, 5))]
@@ -234,7 +214,7 @@ def test_a_generation_set_by_another_writer_is_dropped() -> None:
 
 def test_a_scale_that_cannot_be_written() -> None:
     before = HorizontalPodAutoscalerStatus(last_scale_time=BEFORE, desired_replicas=9)
-    scaler = autoscaler(QUEUE, GATE, behavior={})
+    scaler = autoscaler(QUEUE, Settings(scale_to_zero=True), behavior={})
 
     decision = _decide(scaler, _seen(4, 7, status=before, write_error="no"))
 
@@ -274,13 +254,6 @@ def test_a_scale_that_cannot_be_read() -> None:
     assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
-# --- the trace ---------------------------------------------------------------------------------------------
-
-
-def _words(decision: Decision) -> list[str]:
-    return [step.text() for step in decision.trace]
-
-
 LONG_AGO = remembered((0, 1000))
 
 
@@ -293,7 +266,7 @@ def test_the_status_shows_a_value_of_unknown_age() -> None:
     (shown,) = made.status.current_metrics or ()
     assert shown.external is not None
     assert str(shown.external.current.average_value) == "500m"
-    words = _words(made)
+    words = [step.text() for step in made.trace]
     assert "no metric has a value that may scale down" in words
     assert any(
         "the value is not used: unable to get" in each and "may scale up, not down" in each for each in words
@@ -317,9 +290,6 @@ def test_a_decision_without_a_count_is_not_one_to_zero() -> None:
         assert undecided(made.trace) == why
     made = _several(4, 5)
     assert (made.desired, undecided(made.trace)) == (5, "")
-
-
-# --- properties --------------------------------------------------------------------------------------------
 
 
 @given(

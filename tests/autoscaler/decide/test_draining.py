@@ -64,17 +64,19 @@ def test_a_wish_that_ends_ends_the_wait() -> None:
     assert story.decide(4, idle=0, after=50).replicas == 10
 
 
-def test_a_raise_never_waits() -> None:
-    assert draining().decide(15, idle=0).replicas == 15
-
-
-def test_a_maximum_that_was_lowered_is_no_wait() -> None:
-    made = draining(maxReplicas=6).decide(4, idle=0)
-    assert (made.replicas, made.rescale, made.draining) == (6, True, None)
-
-
-def test_the_minimum_holds() -> None:
-    assert draining(minReplicas=7).decide(4, idle=9).replicas == 7
+@pytest.mark.parametrize(
+    ("spec", "wanted", "idle", "count"),
+    [
+        pytest.param({}, 15, 0, 15, id="a raise"),
+        pytest.param({"maxReplicas": 6}, 4, 0, 6, id="a maximum that was lowered"),
+        pytest.param({"minReplicas": 7}, 4, 9, 7, id="a minimum"),
+        pytest.param({"scaleDown": None}, 4, None, 4, id="without the option"),
+        pytest.param({"scaleDown": {"prefer": "Idle", "metric": "connections"}}, 4, None, 4, id="no drain"),
+    ],
+)
+def test_what_does_not_wait(spec: dict[str, Any], wanted: int, idle: int | None, count: int) -> None:
+    made = draining(**spec).decide(wanted, idle=idle)
+    assert (made.replicas, made.rescale, made.draining) == (count, True, None)
 
 
 def test_policies_apply_to_what_goes() -> None:
@@ -98,11 +100,6 @@ def test_a_failed_write_says_what_was_tried_and_waits_on() -> None:
     failed = story.decide(4, idle=3, write_error="conflict")
     assert [event.message.partition(";")[0] for event in failed.events] == ["New size: 7"]
     assert failed.draining == since
-
-
-@pytest.mark.parametrize("scale_down", [None, {"prefer": "Idle", "metric": "connections"}])
-def test_without_the_option_nothing_waits(scale_down: Any) -> None:
-    assert draining(scaleDown=scale_down).decide(4, idle=None).replicas == 4
 
 
 def test_the_wait_does_not_change_with_the_clock() -> None:

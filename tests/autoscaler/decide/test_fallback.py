@@ -39,13 +39,16 @@ def test_a_floor() -> None:
     assert scaler.at(60.9, None).replicas == 3
     assert _told(scaler) == []
     made = scaler.at(61, None)
-    name = "external metric queue(nil)"
     assert _told(scaler) == [f"{STARTED}keeping at least 6 replicas; scale-down is blocked"]
     assert (made.replicas, made.rescale, made.reason) == (6, True, "fallback while metrics are absent")
     assert made.events[-1] == Event("Normal", "SuccessfulRescale", f"New size: 6; reason: {made.reason}")
     assert conditions_of(made)["ScalingActive"] == ("False", "FailedGetExternalMetric")
     assert conditions_of(made)["AbleToScale"] == ("True", "SucceededRescale")
-    assert (made.status.desired_replicas, made.absent, made.wanted) == (6, (name,), None)
+    assert (made.status.desired_replicas, made.absent, made.wanted) == (
+        6,
+        ("external metric queue(nil)",),
+        None,
+    )
     assert [step.text() for step in made.trace if step.name == "fallback"] == [
         "metrics are absent: the fallback proposes 6"
     ]
@@ -71,9 +74,6 @@ def test_metrics_that_are_there_may_ask_for_more_than_the_floor_and_not_for_less
     assert scaler.at(61, None, 1).replicas == 6
     made = scaler.at(62, None, 7)
     assert (made.replicas, made.reason) == (7, "external metric queue(nil) above target")
-
-
-def test_a_floor_above_what_the_others_ask_for() -> None:
     scaler = _scaler(FLOOR, 3, metrics=2)
     scaler.at(0, None, 3)
     made = scaler.at(60, None, 4)
@@ -102,6 +102,7 @@ def test_the_last_good_count_ends_at_the_exact_instant() -> None:
     end = NOW + 60 * SECOND + 120 * SECOND
     assert fallback.replicas(LAST_GOOD, absence, end - 1) == 9
     assert fallback.replicas(LAST_GOOD, absence, end) == 0
+    assert fallback.replicas(HOLD, absence, end) == 0
 
 
 def test_holding_says_so() -> None:
@@ -178,10 +179,6 @@ def test_clocks_that_jump() -> None:
     assert scaler.memory.absence.since == NOW
     assert fallback.shifted(scaler.memory.absence, 5).since == NOW + 5
     assert fallback.shifted(NOTHING_ABSENT, 5) == NOTHING_ABSENT
-
-
-def test_holding_asks_for_nothing() -> None:
-    assert fallback.replicas(HOLD, Absence(NOW - 100 * SECOND, 9), NOW) == 0
 
 
 _RULES = st.sampled_from([HOLD, FLOOR, LAST_GOOD, msgspec.structs.replace(FLOOR, replicas=50)])

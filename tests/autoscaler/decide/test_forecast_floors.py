@@ -258,9 +258,6 @@ def test_the_floor_of_a_schedule_does_not_depend_on_the_forecast() -> None:
     assert (later.scheduled, later.scheduled_until) == (20, first.scheduled_until)
 
 
-# -- records -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bounds", [forecast(12), forecast(12, OFFICE)])
 @pytest.mark.parametrize("replicas", [0, 3])
 def test_a_recorded_decision_is_made_again(bounds: Bounds, replicas: int) -> None:

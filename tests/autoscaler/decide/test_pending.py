@@ -74,11 +74,7 @@ def after(state: PendingState | None) -> History:
 def state(jobs: float, pods: int | None = 0, ago: float = 0, replicas: int = 10) -> PendingState:
     """Return what was remembered `ago` seconds before: a credit, and pods that were asked for then."""
     at = NOW - round(ago * SECOND)
-    return PendingState(at, {"jobs": jobs * 1000}, pods, replicas, asked_for(at, pods or 0))
-
-
-def asked_for(since: int, pods: int) -> tuple[Slots, ...]:
-    return (Slots(since, pods),) if pods else ()
+    return PendingState(at, {"jobs": jobs * 1000}, pods, replicas, (Slots(at, pods),) if pods else ())
 
 
 def credit_of(made: Decision) -> float:
@@ -137,9 +133,9 @@ def test_a_raise_within_the_tolerance_is_none() -> None:
 
 
 def test_a_scale_down_is_as_without_the_option() -> None:
-    settings = msgspec.structs.replace(LIVE, downscale_stabilization=0)
     scaler = hpa([external_metric("jobs", averageValue="10")], behavior=FAST)
-    spec = prepare(with_pending(scaler, jobs="1"), settings)
+    at_once = msgspec.structs.replace(LIVE, downscale_stabilization=0)
+    spec = prepare(with_pending(scaler, jobs="1"), at_once)
 
     made = decide(spec, see(120, 20, ready(20)), after(state(100)), NOW)
 
@@ -166,19 +162,17 @@ def test_it_leaks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "credit"), [(0, 0), (150, 0), (180, 0), (190, 10), (250, 70), (680, 500), (900, 500)]
+    ("pods", "jobs", "credit"),
+    [
+        *((20, *each) for each in ((0, 0), (150, 0), (180, 0), (190, 10), (250, 70), (680, 500), (900, 500))),
+        (1, 5, 5),
+    ],
 )
-def test_it_never_exceeds_what_the_queue_has_beyond_its_target(jobs: int, credit: float) -> None:
-    """20 pods are kept for 180 to 220 jobs."""
-    made = decide(spec_of(), see(jobs, 20, ready(20)), after(state(500)), NOW)
+def test_it_never_exceeds_what_the_queue_has_beyond_its_target(pods: int, jobs: int, credit: float) -> None:
+    """20 pods are kept for 180 to 220 jobs, a single one for any part of its target."""
+    made = decide(spec_of(), see(jobs, pods, ready(pods)), after(state(500, replicas=pods)), NOW)
 
     assert credit_of(made) == credit
-
-
-def test_a_single_pod_is_kept_for_any_part_of_its_target() -> None:
-    made = decide(spec_of(), see(5, 1, ready(1)), after(state(500, replicas=1)), NOW)
-
-    assert credit_of(made) == 5
 
 
 def test_without_a_value_it_goes_on() -> None:
@@ -192,22 +186,15 @@ def test_without_a_value_it_goes_on() -> None:
 
 
 def test_at_zero_there_is_none() -> None:
-    zero = see(500, 0, [])
-    seen = msgspec.structs.replace(zero, status=_to_zero())
     scaler = hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0)
-    spec = prepare(with_pending(scaler, jobs="1"), msgspec.structs.replace(LIVE, scale_to_zero=True))
+    at_once = msgspec.structs.replace(LIVE, downscale_stabilization=0)
+    fell = decide(prepare(scaler, at_once), see(0, 1, ready(1)), History(), NOW - SECOND)
+    seen = msgspec.structs.replace(see(500, 0, []), status=fell.status)
 
-    made = decide(spec, seen, after(state(400, replicas=0)), NOW)
+    made = decide(prepare(with_pending(scaler, jobs="1"), LIVE), seen, after(state(400, replicas=0)), NOW)
 
     assert made.replicas == 50
     assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, 0, 0, ())
-
-
-def _to_zero() -> Any:
-    """Return the status of an autoscaler that scaled to zero itself."""
-    settings = msgspec.structs.replace(LIVE, scale_to_zero=True, downscale_stabilization=0)
-    spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0), settings)
-    return decide(spec, see(0, 1, ready(1)), History(), NOW - SECOND).status
 
 
 # -- which pods are pending ----------------------------------------------------------------------------------
@@ -285,37 +272,16 @@ def test_the_raises_that_are_remembered_are_bounded() -> None:
     assert [since for since, _ in found.slots] == sorted({since for since, _ in found.slots})
 
 
-def test_raises_by_others_are_slots() -> None:
-    found = pending.follow(state(0, replicas=10), {"jobs": 1000}, see(10_000, 20, ready(10)), NOW)
-
-    assert found.slots == (Slots(NOW, 10),)
-
-
 def test_pods_that_do_not_exist_yet_are_pending_for_the_start_up_time() -> None:
-    """As when the Deployment controller has not made them, or a quota does not let it."""
+    """As when others raised, and the Deployment controller has not made them, or a quota does not let it."""
     seen, counts = see(10_000, 20, ready(10)), []
     found = state(0, 0, ago=1, replicas=10)
+    assert pending.follow(found, {"jobs": 1000}, seen, NOW).slots == (Slots(NOW, 10),)
     for second in (0, 59, 60):
         found = pending.follow(found, {"jobs": 1000}, seen, NOW + second * SECOND)
         counts.append(found.pods)
 
     assert counts == [10, 10, 0]
-
-
-def test_pods_that_never_become_ready_block_for_one_start_up_time_only() -> None:
-    spec, remembered = spec_of(), after(None)
-    counts = []
-    for second in range(240):
-        now = NOW + second * SECOND
-        pods = [*ready(10), *starting(10, 0, NOW)]  # a crash loop
-        made = decide(spec, see(200 + 10 * second, 20, pods), remembered, now)
-        remembered = msgspec.structs.replace(made.history, ups=())
-        counts.append(made.replicas)
-
-    assert counts[40] == 20, "the queue grew by what they would have worked off"
-    assert counts[60] <= 24, "all but the leak is still taken off"
-    assert counts[70] > 30, "further growth counts in full"
-    assert counts[-1] > 180
 
 
 # -- what is not known ---------------------------------------------------------------------------------------
@@ -384,11 +350,8 @@ def test_the_record_is_what_the_state_says() -> None:
     assert credited == (BacklogCredit("jobs", read("1500m"), FineInstant(NOW)),)
     assert pending.inherited_state(credited, NOW + SECOND) == PendingState(NOW, {"jobs": 1500.0})
     assert pending.inherited_state(credited, NOW - SECOND) == PendingState(NOW - SECOND, {"jobs": 1500.0})
-
-
-@pytest.mark.parametrize("credited", [None, (), (BacklogCredit("jobs", read("-1")),)])
-def test_a_record_may_be_empty(credited: tuple[BacklogCredit, ...] | None) -> None:
-    assert pending.inherited_state(credited, NOW) is None
+    for nothing in (None, (), (BacklogCredit("jobs", read("-1")),)):
+        assert pending.inherited_state(nothing, NOW) is None
     assert pending.list_credits(None) == ()
 
 

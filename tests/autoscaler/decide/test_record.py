@@ -32,14 +32,10 @@ from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import NEVER, SECOND, FineInstant, Instant, Span
 from tests.support.controller import fpa
-from tests.support.scaling import NOW, external_metric, object_metric
+from tests.support.scaling import NOW, cpu_metric, external_metric, object_metric
 
 ODD = NOW + 123_456_789
 """An instant that whole seconds do not hold."""
-CPU = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
-}
 PODS = (
     PodFacts(
         "web-0",
@@ -54,7 +50,7 @@ PODS = (
     PodFacts("web-1", "Pending", ready_since=NEVER),
 )
 METRICS = [
-    CPU,
+    cpu_metric(50),
     object_metric("Value", value="1"),
     external_metric(type="AverageValue", averageValue="3"),
     external_metric("other", value="3"),

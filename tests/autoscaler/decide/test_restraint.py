@@ -20,8 +20,6 @@ from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers
 from tests.support.scaling import NOTHING, NOW
 
-DRAIN = {"prefer": "Idle", "metric": "connections", "drain": {"timeout": "60s"}}
-
 
 def restrained(
     replicas: int,

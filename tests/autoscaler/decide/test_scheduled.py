@@ -53,12 +53,6 @@ def test_above_its_floor_the_metrics_decide(bounds: Bounds) -> None:
     assert loop.decide(3, bounds=bounds, after=400).replicas == 20
 
 
-def test_a_floor_stops_at_the_own_maximum_and_wins_over_ceilings() -> None:
-    assert scaled(3, maxReplicas=10).decide(3, bounds=OFFICE).replicas == 10
-    both = Bounds(20, 20, ("shop/office business", "shop/office quiet"))
-    assert scaled(3).decide(30, bounds=both).replicas == 20
-
-
 def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
     loop = scaled(10)
     assert loop.decide(12, bounds=CAP).replicas == 6

@@ -16,12 +16,10 @@ from tests.support.answers import answers
 from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
 
 CURRENT = 4
-TARGET = 500
-"""Thousandths of a core: each pod requests one, and half of it is wanted."""
 
 
 def propose(slow: PodsReading, faster: PodsReading | None) -> Proposal | Unavailable:
-    (metric,) = autoscaler([cpu_metric(50)]).metrics
+    (metric,) = autoscaler([cpu_metric(50)]).metrics  # half of the core that each pod requests
     both = msgspec.structs.replace(slow, faster=faster)
     return metric.propose(both, situation(CURRENT, pods(CURRENT)))
 
@@ -45,29 +43,19 @@ def test_the_status_shows_the_values_that_count() -> None:
     assert (proposal.average, proposal.utilization) == (1000, 100)
 
 
-def test_a_usual_reading_that_is_overdue_withholds_a_faster_one_that_lowers() -> None:
-    proposal = propose(of(125, "its answer is late"), of(250))
-
-    assert isinstance(proposal, Proposal)
-    assert "its answer is late" in proposal.withheld
-
-
-def test_a_usual_reading_that_is_overdue_does_not_hold_up_a_raise() -> None:
-    proposal = propose(of(125, "its answer is late"), of(1000))
-
-    assert isinstance(proposal, Proposal)
-    assert (proposal.replicas, proposal.withheld) == (8, "")
-
-
-@pytest.mark.parametrize(("usage", "replicas", "withheld"), [(1000, 8, False), (250, 2, True)])
-def test_without_a_usable_usual_reading_the_faster_one_raises_only(
-    usage: int, replicas: int, *, withheld: bool
+@pytest.mark.parametrize(
+    "slow", [of(125, "its answer is late"), PodsReading({})], ids=["overdue", "of no use"]
+)
+@pytest.mark.parametrize(("faster", "replicas"), [(1000, 8), (250, 2)])
+def test_beside_a_usual_reading_that_may_not_lower_the_faster_one_raises_only(
+    slow: PodsReading, faster: int, replicas: int
 ) -> None:
-    proposal = propose(PodsReading({}), of(usage))
+    proposal = propose(slow, of(faster))
 
     assert isinstance(proposal, Proposal)
     assert proposal.replicas == replicas
-    assert bool(proposal.withheld) is withheld
+    assert bool(proposal.withheld) is (replicas < CURRENT)
+    assert slow.overdue in proposal.withheld or replicas > CURRENT
 
 
 def test_a_faster_reading_that_cannot_be_used_changes_nothing() -> None:
@@ -85,9 +73,6 @@ def test_a_boosted_hpa_is_raised_by_what_is_fresh(
     slow: tuple[int, str], faster: tuple[int, str], replicas: int
 ) -> None:
     assert boosted(of(*slow), of(*faster)) == replicas
-
-
-# -- the condition -------------------------------------------------------------------------------------------
 
 
 def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:

@@ -6,20 +6,15 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model import pod_networks
 from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
-from adapter.model.autoscaling.hpa import ExternalMetricSource, MetricIdentifier, MetricSpec
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.provider.relist import Relister
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
@@ -27,14 +22,15 @@ from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes.apiclient import reflecting
 from tests.kubernetes.cache.test_endpoint_slices import endpoint_slice
 from tests.support.answering import AnsweringServer
-from tests.support.clock import ShiftedClock
+from tests.support.controller import fpa
+from tests.support.scaling import external_metric
 from tests.support.waiting import until
 from tests.support.world import FakeLister, compile_text
 
 SHOWN = b"depth 3\nwaiting 5\n"
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 RULES = """
 externalRules:
 - seriesQuery: depth
@@ -93,44 +89,32 @@ def pod(name: str, address: str, port: int, **labels: str) -> Any:
 
 
 def autoscaler(*metrics: str) -> FastPathAutoscaler:
-    sources = [
-        MetricSpec("External", external=ExternalMetricSource(MetricIdentifier(name))) for name in metrics
-    ]
-    spec = msgspec.structs.replace(FastPathAutoscalerSpec(), metrics=tuple(sources))
-    return FastPathAutoscaler(metadata=Metadata(name="web", namespace="shop"), spec=spec)
+    return fpa([external_metric(name, averageValue="1") for name in metrics])
 
 
 @contextlib.asynccontextmanager
-async def following(
-    cluster: Cluster, scope: SliceScope | None = None, rules: str = RULES
-) -> AsyncIterator[Here]:
-    monitoring, clock = Monitoring(), ShiftedClock()
-    problems = ProblemLog(monitoring, clock)
-    met = SourceProblems(clock, problems)
-    relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
-    await relister.adopt(compile_text(rules))
-    configuration = credentials.ClientConfiguration(cluster.url)
-    networks = pod_networks.parse_networks(["127.0.0.0/8"])
-    async with (
-        await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client,
-        Scraper(clock, monitoring, met, files=64, networks=networks) as scraper,
-    ):
-        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
-        context = replace(context, scope=scope)
+async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncIterator[Here]:
+    async with reflecting(cluster.url) as reflected:
+        clock, monitoring, problems = reflected.clock, reflected.monitoring, reflected.problems
+        context, met = replace(reflected, scope=scope), SourceProblems(clock, problems)
+        relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
+        await relister.adopt(compile_text(RULES))
         registry = lambda: relister.registry  # noqa: E731 - shared by both
-        scraped = ScrapedValues(
-            scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
-        )
-        endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
-        pods = PodCache(context)
-        subscriptions = EndpointSubscriptions(endpoints, context, pods)
-        tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
-        try:
-            yield Here(cluster, endpoints, subscriptions, monitoring, problems)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        networks = pod_networks.parse_networks(["127.0.0.0/8"])
+        async with Scraper(clock, monitoring, met, files=64, networks=networks) as scraper:
+            scraped = ScrapedValues(
+                scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
+            )
+            endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
+            pods = PodCache(context)
+            subscriptions = EndpointSubscriptions(endpoints, context, pods)
+            tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
+            try:
+                yield Here(cluster, endpoints, subscriptions, monitoring, problems)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def slice_of(*exporters: tuple[str, AnsweringServer], name: str = "s", ready: bool = True) -> Any:
@@ -158,7 +142,7 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
         assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
-        here.subscriptions.remove(Key("shop", "web"))
+        here.subscriptions.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._services)
         assert here.endpoints.groups == ()
         here.subscriptions.put(autoscaler("depth"))
@@ -181,7 +165,7 @@ async def test_endpoints_that_come_and_go() -> None:
 async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own() -> None:
     """A rule may name any namespace, and the caches of a scaler keep the objects of its own slices only."""
     scope = SliceScope()
-    scope.set({slices.slice_of("shop")})
+    scope.set({slices.slice_of("default")})
     async with (
         Cluster() as cluster,
         AnsweringServer(SHOWN) as exporter,
@@ -197,7 +181,7 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
         here.subscriptions.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
         assert [str(selector) for _, selector in here.subscriptions._own_pods] == [""]
-        scope.set({slices.slice_of("shop"), slices.slice_of("inference")})
+        scope.set({slices.slice_of("default"), slices.slice_of("inference")})
         await until(lambda: not here.subscriptions._own_pods)
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
@@ -205,13 +189,13 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
 
 async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
     scope = SliceScope()
-    scope.set({slices.slice_of("shop")})
+    scope.set({slices.slice_of("default")})
     async with Cluster() as cluster, following(cluster, scope) as here:
         await until(lambda: here.subscriptions._pods.synced)
         cluster.forbid("list", "pods")
         here.subscriptions.put(autoscaler("waiting"))
         await until(lambda: any(fault == "informer" for fault, _ in here.problems.active()))
-        here.subscriptions.remove(Key("shop", "web"))
+        here.subscriptions.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._own_pods)
         assert all(fault != "informer" for fault, _ in here.problems.active())
 

@@ -24,7 +24,7 @@ from tests.support.world import Outcome, RulesWorld, vector, world
 RULES = """
 externalRules:
 - seriesQuery: depth{{queue!=""}}
-  resources: {{namespaced: false}}
+  resources: {{namespaced: {namespaced}}}
   metricsQuery: {query}
   scrape: {{service: {{namespace: inference, name: gateway}}, port: metrics}}
   {more}
@@ -56,9 +56,9 @@ class EndpointBench(SourceBench):
 
 
 @asynccontextmanager
-async def bench(query: str = QUERY, more: str = "", **settings: Any) -> AsyncIterator[EndpointBench]:
+async def bench(more: str = "", namespaced: str = "false", **settings: Any) -> AsyncIterator[EndpointBench]:
     async with (
-        world(RULES.format(query=query, more=more), **settings) as here,
+        world(RULES.format(query=QUERY, more=more, namespaced=namespaced), **settings) as here,
         Poller(
             here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
         ) as feeds,
@@ -167,16 +167,6 @@ async def test_values_that_are_none(more: str, body: str, values: object) -> Non
 
 
 async def test_a_question_that_cannot_be_asked_is_left_to_prometheus() -> None:
-    rules = RULES.format(query=QUERY, more="").replace("namespaced: false", "namespaced: true")
-    async with (
-        world(rules, answer=lambda _: vector(({}, 9))) as here,
-        Poller(
-            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
-        ) as feeds,
-    ):
-        here.endpoints.want(Key("shop", "web"), ["depth"])
-        made = EndpointBench(here, feeds)
-
-        found = await made.answered(made.depth())
-        assert isinstance(found, Unavailable)
-        assert ("render", "externalRules[0]") in here.faults.active()
+    async with bench(namespaced="true", answer=lambda _: vector(({}, 9))) as here:
+        assert isinstance(await here.answered(here.depth()), Unavailable)
+        assert ("render", "externalRules[0]") in here.here.faults.active()

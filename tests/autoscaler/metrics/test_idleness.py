@@ -1,29 +1,25 @@
 """The values by which pods are ranked: means of the last samples, and none where the metric has none."""
 
+import pytest
+
 from adapter.autoscaler.decide.observation import PodsReading, Unavailable
 from adapter.autoscaler.metrics.idleness import Idleness
 
 
-def test_a_value_is_the_mean_of_the_last_three_samples() -> None:
+@pytest.mark.parametrize(
+    ("samples", "value"),
+    [
+        pytest.param([(0, 90), (1, 60), (2, 30), (3, 0)], 30, id="the last three count"),
+        pytest.param([(1, 90), (1, 90), (1, 90), (2, 30)], 60, id="a sample counts once"),
+        # such as where another pod is not scraped, whose sample in Prometheus stays for minutes
+        pytest.param([(1, 90), (1, 60), (1, 30), (1, 0)], 30, id="new values count while the oldest stays"),
+    ],
+)
+def test_a_value_is_the_mean_of_the_last_three_samples(samples: list[tuple[int, int]], value: int) -> None:
     idleness = Idleness()
-    for sampled, value in enumerate([90, 60, 30, 0]):
-        idleness.note(PodsReading({"a": value}), sampled)
-    assert idleness.values == {"a": 30}
-
-
-def test_a_sample_counts_once() -> None:
-    idleness = Idleness()
-    for sampled, value in [(1, 90), (1, 90), (1, 90), (2, 30)]:
-        idleness.note(PodsReading({"a": value}), sampled)
-    assert idleness.values == {"a": 60}
-
-
-def test_new_samples_count_while_one_pod_has_none() -> None:
-    """Such as one that is not scraped, whose sample in Prometheus stays for minutes."""
-    idleness = Idleness()
-    for value in (90, 60, 30, 0):
-        idleness.note(PodsReading({"a": value, "late": 10}), 1)
-    assert idleness.values == {"a": 30, "late": 10}
+    for sampled, shown in samples:
+        idleness.note(PodsReading({"a": shown, "late": 10}), sampled)
+    assert idleness.values == {"a": value, "late": 10}
 
 
 def test_without_a_value_nothing_is_ranked_and_nothing_is_remembered() -> None:

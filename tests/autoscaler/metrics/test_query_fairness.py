@@ -5,14 +5,13 @@ On a loop with simulated time.
 
 import asyncio
 import itertools
-import logging
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import polling
 from adapter.autoscaler.metrics.feed import LATE_IN_TURN, Feed, PollResult, SourceAnswer
@@ -24,11 +23,6 @@ from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import LoopClock
 
 pytestmark = [pytest.mark.looptime]
-
-
-def _key(text: str) -> Key:
-    namespace, name = text.split("/")
-    return Key(namespace, name)
 
 
 class CountingPrometheus:
@@ -59,7 +53,8 @@ class CountingPrometheus:
     def want(
         self, feeds: Poller, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
     ) -> Feed:
-        return feeds.want(_key(owner), period, key, lambda: self.feed(key, group))
+        namespace, _, name = owner.partition("/")
+        return feeds.want(Key(namespace, name), period, key, lambda: self.feed(key, group))
 
     def rate(self, key: Hashable, since: float) -> float:
         """Return how often a second a question was asked."""
@@ -72,8 +67,6 @@ class CountingPrometheus:
 
 
 class WatchedDelays:
-    """Delays as they are reported."""
-
     def __init__(self, clock: LoopClock) -> None:
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, clock)
@@ -154,9 +147,6 @@ async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) ->
             assert watch.namespaces == []
 
 
-# -- what is shared -----------------------------------------------------------------------------------------
-
-
 async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> None:
     """The namespace whose turn comes first pays: a shared question is sent as if it were its own."""
     async with opened() as (feeds, prometheus, _):
@@ -222,16 +212,6 @@ async def test_where_namespaces_share_no_query_only_those_of_one_leave_together(
         assert len(turns) <= 20 / 4 * 10 + 5
 
 
-# -- what a late answer may do ------------------------------------------------------------------------------
-
-
-def _read(source: PolledSource, clock: LoopClock) -> ExternalReading | Unavailable:
-    now = round(clock.wall() * SECOND)
-    reading = source.read(ReadContext((), lambda _: 1, now, clock.monotonic()))
-    assert isinstance(reading, ExternalReading | Unavailable)
-    return reading
-
-
 async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
     """A tenant's own overload: each question has a turn in 40 s, while it has samples of each second."""
     async with opened() as (feeds, prometheus, _):
@@ -244,10 +224,11 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
         found = []
         for _ in range(120):
             await asyncio.sleep(1)
-            found.append(_read(source, prometheus.clock))
+            now = round(prometheus.clock.wall() * SECOND)
+            found.append(source.read(ReadContext((), lambda _: 1, now, prometheus.clock.monotonic())))
 
-        assert all(isinstance(each, ExternalReading) for each in found)
         overdue = [each.overdue for each in found if isinstance(each, ExternalReading)]
+        assert len(overdue) == len(found)
         assert overdue.count(LATE_IN_TURN) > 90, "so it may not shrink"
         assert overdue.count("") > 2, "right after an answer it is as good as any"
 
@@ -263,9 +244,6 @@ async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None
 
         assert len([each for each in prometheus.asked["first"] if each > 20]) > 2
         assert feed.interval.known == SECOND
-
-
-# -- what is said of it -------------------------------------------------------------------------------------
 
 
 async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() -> None:
@@ -292,9 +270,6 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         assert watch.namespaces == []
 
 
-# -- defects ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("what", ["_step", "_enqueue", "_take_turn", "_report"])
 async def test_a_defect_where_turns_are_given_stops_nothing(
     what: str, caplog: pytest.LogCaptureFixture
@@ -315,8 +290,4 @@ async def test_a_defect_where_turns_are_given_stops_nothing(
 
         assert len(prometheus.asked["a"]) >= 6
         assert watch.defects == 3
-        assert len(_errors(caplog)) == 1
-
-
-def _errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert [each.levelname for each in caplog.records].count("ERROR") == 1

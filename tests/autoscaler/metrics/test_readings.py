@@ -26,8 +26,16 @@ def answer(age: float = 1, **fields: object) -> SourceAnswer:
     return SourceAnswer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]
 
 
-def test_fresh_values() -> None:
-    assert pods_reading(answer(), FIVE, CONTEXT, "") == PodsReading({"a": 1000, "b": 2000})
+@pytest.mark.parametrize(
+    ("fields", "interval", "overdue"),
+    [({}, FIVE, ""), ({"times": {}}, FIVE, UNKNOWN_AGE), ({}, None, UNKNOWN_INTERVAL)],
+    ids=["fresh", "of unknown ages", "of an unknown interval"],
+)
+def test_values_that_may_raise_and_which_of_them_shrink(
+    fields: dict[str, object], interval: int | None, overdue: str
+) -> None:
+    found = pods_reading(answer(**fields), interval, CONTEXT, "")  # type: ignore[arg-type]  # by name
+    assert found == PodsReading({"a": 1000, "b": 2000}, overdue=overdue)
 
 
 @pytest.mark.parametrize(
@@ -51,24 +59,11 @@ def test_old_samples_are_no_values(
     assert (2 * FIVE + SLACK, OLDEST) == (20 * SECOND, 300 * SECOND)
 
 
-def test_unknown_ages_may_raise_and_not_shrink() -> None:
-    found = pods_reading(answer(times={}), FIVE, CONTEXT, "")
-
-    assert found == PodsReading({"a": 1000, "b": 2000}, overdue=UNKNOWN_AGE)
-
-
 def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
     found = pods_reading(answer(times={}, oldest=FIVE), FIVE, CONTEXT, "")
 
     assert isinstance(found, Unavailable)
     assert "too old" in found.message
-
-
-def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
-    found = pods_reading(answer(), None, CONTEXT, "")
-
-    assert isinstance(found, PodsReading)
-    assert found.overdue == UNKNOWN_INTERVAL
 
 
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:

@@ -615,19 +615,26 @@ def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) 
 
 
 @pytest.mark.parametrize(
-    ("times", "partial", "overdue"),
+    ("answer", "read"),
     [
-        pytest.param(None, True, scaler_provider.PARTIAL, id="with a warning"),
-        pytest.param({}, False, UNKNOWN_AGE, id="of unknown age"),
+        (used("a", times=None, partial=True), ({"a": 300}, scaler_provider.PARTIAL)),
+        (used("a", times={}), ({"a": 300}, UNKNOWN_AGE)),
+        (used("a", "b", times={"a": 301.0, "b": 400.0}), "Stale"),
+        (ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True), "NotAnswered: unable to fetch metrics"),
     ],
+    ids=["with a warning", "of unknown age", "all too old", "from before a failure"],
 )
-async def test_cpu_by_rules_of_ours_may_raise_and_not_shrink(
-    times: Mapping[str, float] | None, overdue: str, *, partial: bool
+async def test_cpu_by_rules_of_ours_that_may_not_shrink(
+    answer: ResourceAnswer, read: tuple[Mapping[str, int], str] | str
 ) -> None:
     async with bench() as here:
-        here.provided.usages = used("a", times=times, partial=partial)
+        here.provided.usages = answer
         reading = await here.answered(here.open(cpu_metric()))
-        assert (reading.values, reading.overdue) == ({"a": 300}, overdue)
+        if isinstance(read, str):
+            reason, _, message = read.partition(": ")
+            assert (reading.reason, reading.message.endswith(message)) == (reason, True)
+        else:
+            assert (reading.values, reading.overdue) == read
 
 
 async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
@@ -643,23 +650,6 @@ async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
         here.provided.usages = used("a", times={"a": 2.0})
         reading = here.read(source)
         assert (reading.values, reading.overdue) == ({"a": 300}, "")
-
-
-async def test_cpu_by_rules_of_ours_whose_samples_are_all_too_old() -> None:
-    async with bench() as here:
-        here.provided.usages = used("a", "b", times={"a": 301.0, "b": 400.0})
-        reading = await here.answered(here.open(cpu_metric()))
-        assert isinstance(reading, Unavailable)
-        assert reading.reason == "Stale"
-
-
-async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
-    async with bench() as here:
-        here.provided.usages = ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True)
-        reading = await here.answered(here.open(cpu_metric()))
-
-        assert isinstance(reading, Unavailable)
-        assert reading.message.endswith("unable to fetch metrics")
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,12 @@ from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading
 from adapter.autoscaler.metrics.sources import ReadContext
 from adapter.autoscaler.usage.source import OwnUsageSource
-from adapter.model.autoscaling.hpa import (
-    ContainerMetrics,
-    HorizontalPodAutoscalerStatus,
-    ObjectMeta,
-    PodMetrics,
-)
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.pods import PodFacts
-from adapter.model.quantity import from_milli
-from adapter.model.timestamps import SECOND, Instant, Span
+from adapter.model.timestamps import SECOND
 from adapter.scrape.targets import OwnUsage
 from tests.autoscaler.metrics.test_sources import SourceBench, bench
-from tests.autoscaler.usage.test_source import RULES
+from tests.autoscaler.usage.test_source import RULES, serve
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pod
 from tests.support.world import FakePod
 
@@ -143,24 +137,9 @@ class MisledWorkload:
 
     async def measure(self) -> None:
         """Have the metrics API serve the mean of each pod over the time that it covers."""
-        wall = Instant(self.now)
-        self.here.other.usages = tuple(
-            PodMetrics(
-                ObjectMeta(each.name, "shop"),
-                wall,
-                Span(COVERED * SECOND),
-                (ContainerMetrics("app", {"cpu": from_milli(round(1000 * mean(each.used[-COVERED:])))}),),
-            )
-            for each in self.pods
-            if len(each.used) >= PERIOD
-        )
-        feed, now = self.source.slow.feed, self.here.clock.monotonic()
-        await self.here.feeds._fetch(feed, 0.0)
-        feed.polled, feed.due = now, now + PERIOD
-
-
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+        known = {each.name: each.used[-COVERED:] for each in self.pods if len(each.used) >= PERIOD}
+        used = {name: {"app": sum(cores) / len(cores)} for name, cores in known.items()}
+        await serve(self.here, self.source, used, COVERED, PERIOD)
 
 
 def count(pod: MisleadingPod, used: float, _: int) -> None:

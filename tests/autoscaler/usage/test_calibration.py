@@ -82,19 +82,14 @@ def test_one_bad_comparison_of_many_changes_nothing() -> None:
     assert verdict.ratio == pytest.approx(1.0)
 
 
-def test_a_pod_that_departs_is_apart_until_it_is_close_again() -> None:
+def test_a_pod_that_departs_is_apart_until_it_is_close_again_or_gone() -> None:
     state = calibration.follow(compared(*[1.0] * 9), [comparison(0.3, "liar")])
     assert state.apart == {"liar"}
+    assert calibration.without(state, ["liar"]).apart == frozenset()
+    assert calibration.without(state, ["web-1"]) == state
 
     state = calibration.follow(state, [comparison(1.01, "liar")])
     assert state.apart == frozenset()
-
-
-def test_a_pod_that_is_gone_is_apart_no_more() -> None:
-    state = calibration.follow(compared(*[1.0] * 9), [comparison(0.3, "liar")])
-
-    assert calibration.without(state, ["liar"]).apart == frozenset()
-    assert calibration.without(state, ["web-1"]) == state
 
 
 def test_a_counter_that_stands_still_shows_no_ratio() -> None:

@@ -20,9 +20,6 @@ from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
-from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
-from adapter.model.quantity import from_milli
-from adapter.model.timestamps import SECOND, Instant, Span
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.metrics import Monitoring
@@ -30,7 +27,7 @@ from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.autoscaler.metrics.test_sources import SourceBench, bench
 from tests.autoscaler.usage import counted
 from tests.autoscaler.usage.counted import PROGRAMS
-from tests.autoscaler.usage.test_source import RULES
+from tests.autoscaler.usage.test_source import RULES, serve
 from tests.support.clock import FakeClock
 from tests.support.processor import limited
 from tests.support.scaling import cpu_metric, pod
@@ -66,7 +63,6 @@ class MeasuredProgram:
         self.reading: Any = None
 
     def processes(self) -> Sequence[int]:
-        """Return the program and its children."""
         children = Path(f"/proc/{self.process}/task/{self.process}/children").read_text().split()
         return [self.process, *map(int, children)]
 
@@ -114,14 +110,9 @@ class MeasuredProgram:
 
     async def measure(self) -> None:
         """Have the metrics API serve what the container used over its window."""
-        if len(self.taken) <= WINDOW // STEP:
-            return
-        wall = Instant(round(self.here.clock.wall() * SECOND))
-        part = ContainerMetrics("app", {"cpu": from_milli(round(self.cores(WINDOW // STEP)))})
-        self.here.other.usages = (PodMetrics(ObjectMeta("a", "shop"), wall, Span(WINDOW * SECOND), (part,)),)
-        feed, now = self.source.slow.feed, self.here.clock.monotonic()
-        await self.here.feeds._fetch(feed, 0.0)
-        feed.polled, feed.due = now, now + WINDOW
+        steps = WINDOW // STEP
+        if len(self.taken) > steps:
+            await serve(self.here, self.source, {"a": {"app": self.cores(steps) / 1000}}, WINDOW, WINDOW)
 
 
 @asynccontextmanager

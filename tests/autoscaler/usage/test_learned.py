@@ -1,8 +1,9 @@
 """What was learned of own usage counts for the next source of a metric, at once and while it is true."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -27,21 +28,40 @@ SOON = 5
 Learned = dict[str, LearnedUsage]
 
 
-async def learn(metric: Mapping[str, Any] | None = None) -> tuple[Learned, float]:
-    """Return what a scaler learns of a workload, as the next one reads it, and the time (epoch seconds)."""
-    async with servers(metric) as before:
+class Known(NamedTuple):
+    """What a scaler has stored of a workload, and when (epoch seconds)."""
+
+    text: str
+    at: float
+
+    def usages(self) -> Learned:
+        return decode_ledger(self.text).usages
+
+
+async def learn() -> Known:
+    async with servers() as before:
         await before.run(LEARNING)
         assert before.condition() == (True, "Agrees")
         ledger = ReadyLedger("uid")
         ledger.usages.update(before.here.learned)
-        stored = decode_ledger(encode_ledger(ledger))
-        assert stored.usages == before.here.learned
-        return stored.usages, before.here.clock.wall()
+        known = Known(encode_ledger(ledger), before.here.clock.wall())
+        assert known.usages() == before.here.learned
+        return known
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    return asyncio.run(learn())
 
 
 @asynccontextmanager
 async def successor(
-    learned: Learned, at: float, metric: Mapping[str, Any] | None = None, more: str = ""
+    learned: Learned,
+    at: float,
+    metric: Mapping[str, Any] | None = None,
+    more: str = "",
+    *,
+    steep: bool = False,
 ) -> AsyncIterator[Servers]:
     """Yield a scaler that starts then, has scraped nothing, and has the last usages of the containers."""
     async with servers(metric, more) as after:
@@ -50,6 +70,9 @@ async def successor(
         for used in after.used.values():
             used.extend([CALM] * 60)
         await after.measure()
+        if steep:
+            after.usage |= dict.fromkeys("abc", STEEP)
+            after.measured = False
         yield after
 
 
@@ -64,11 +87,8 @@ async def seconds_to_count(after: Servers) -> int | None:
     return None
 
 
-async def test_after_a_hand_over_own_usage_counts_with_its_first_values() -> None:
-    learned, at = await learn()
-    async with successor(learned, at + 20) as after:
-        after.usage |= dict.fromkeys("abc", STEEP)
-        after.measured = False
+async def test_after_a_hand_over_own_usage_counts_with_its_first_values(known: Known) -> None:
+    async with successor(known.usages(), known.at + 20, steep=True) as after:
         seconds = await seconds_to_count(after)
 
         assert seconds is not None
@@ -77,11 +97,8 @@ async def test_after_a_hand_over_own_usage_counts_with_its_first_values() -> Non
         assert after.reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
 
 
-async def test_without_it_the_comparison_begins_again() -> None:
-    _, at = await learn()
-    async with successor({}, at + 20) as after:
-        after.usage |= dict.fromkeys("abc", STEEP)
-        after.measured = False
+async def test_without_it_the_comparison_begins_again(known: Known) -> None:
+    async with successor({}, known.at + 20, steep=True) as after:
         assert await seconds_to_count(after) is None
 
 
@@ -96,12 +113,9 @@ async def test_after_a_change_of_the_spec_the_next_source_goes_on() -> None:
         assert reading.faster is not None
 
 
-async def test_it_is_of_the_pods_that_agreed() -> None:
-    learned, at = await learn()
-    others = {key: msgspec.structs.replace(known, pods={}) for key, known in learned.items()}
-    async with successor(others, at + 20) as after:
-        after.usage |= dict.fromkeys("abc", STEEP)
-        after.measured = False
+async def test_it_is_of_the_pods_that_agreed(known: Known) -> None:
+    others = {key: msgspec.structs.replace(each, pods={}) for key, each in known.usages().items()}
+    async with successor(others, known.at + 20, steep=True) as after:
         assert await seconds_to_count(after) is None
         assert after.condition() == (False, "NotCompared")
 
@@ -116,34 +130,29 @@ async def test_it_is_of_the_pods_that_agreed() -> None:
     ],
 )
 async def test_it_does_not_count_for_anything_else(
-    later: float, metric: Mapping[str, Any] | None, more: str
+    known: Known, later: float, metric: Mapping[str, Any] | None, more: str
 ) -> None:
-    learned, at = await learn()
-    async with successor(learned, at + later, metric, more) as after:
-        after.usage |= dict.fromkeys("abc", STEEP)
-        after.measured = False
+    async with successor(known.usages(), known.at + later, metric, more, steep=True) as after:
         assert await seconds_to_count(after) is None
 
 
-async def test_the_first_comparison_has_to_confirm_it() -> None:
-    learned, at = await learn()
-    async with successor(learned, at + 20) as after:
+async def test_the_first_comparison_has_to_confirm_it(known: Known) -> None:
+    async with successor(known.usages(), known.at + 20) as after:
         after.shown = lambda _, cores: cores / 3  # the new version has three processes
         assert await seconds_to_count(after) is None  # a third of the usage raises nothing
         assert after.condition() == (True, "Agrees")
-        while after.source.pods.calibration.ratios == learned["cpu/"].ratios:
+        while after.source.pods.calibration.ratios == known.usages()["cpu/"].ratios:
             await after.run(1)
 
         assert after.condition() == (False, "TooLittle"), "of what was before, nothing counts"
         assert min(after.here.learned["cpu/"].ratios) > 2
 
 
-async def test_a_comparison_that_confirms_it_goes_on_with_it() -> None:
-    learned, at = await learn()
-    async with successor(learned, at + 20) as after:
+async def test_a_comparison_that_confirms_it_goes_on_with_it(known: Known) -> None:
+    async with successor(known.usages(), known.at + 20) as after:
         await after.run(LEARNING)
         assert after.condition() == (True, "Agrees")
-        assert after.source.pods.calibration.ratios[0] == learned["cpu/"].ratios[0]
+        assert after.source.pods.calibration.ratios[0] == known.usages()["cpu/"].ratios[0]
 
 
 def test_what_is_stored_is_bounded() -> None:
@@ -173,9 +182,8 @@ async def test_the_usages_of_a_few_metrics_are_kept() -> None:
         assert list(before.here.learned) == ["x/1", "x/2", "x/3", "cpu/"]
 
 
-async def test_what_a_comparison_does_not_show_any_more_is_forgotten() -> None:
-    learned, at = await learn()
-    async with successor(learned, at + 20) as after:
+async def test_what_a_comparison_does_not_show_any_more_is_forgotten(known: Known) -> None:
+    async with successor(known.usages(), known.at + 20) as after:
         after.shown = lambda _, cores: cores / 3
         await after.run(30)
         after.usage |= dict.fromkeys("abc", 0.001)  # too little for a ratio

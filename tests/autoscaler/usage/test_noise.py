@@ -33,9 +33,6 @@ def test_it_is_six_deviations_of_means_that_vary_normally(deviation: float) -> N
     assert sum(found) / len(found) == pytest.approx(6.3 * deviation, rel=0.1)
 
 
-def test_a_step_is_no_noise() -> None:
+def test_neither_a_step_nor_no_usage_is_noise() -> None:
     assert noise(*[1.0] * FEWEST, *[4.0] * FEWEST).share == 0.0
-
-
-def test_no_usage_is_no_noise() -> None:
     assert noise(*[0.0] * FEWEST).share == 0.0

@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -89,8 +89,13 @@ class Servers:
             self.reading = self.here.read(self.source)
         return self.reading
 
-    def add_sidecars(self) -> None:
-        self.here.pods = [pod(name, containers=(Container("app"), Container("side"))) for name in "abc"]
+    def change(self, facts: Mapping[str, Any]) -> None:
+        """Set attributes of this object, and `pods`: what each pod is like."""
+        for name, value in facts.items():
+            if name == "pods":
+                self.here.pods = [pod(each, **value) for each in "abc"]
+            else:
+                setattr(self, name, value)
 
     def condition(self) -> tuple[bool, str] | None:
         """Return whether the pods' own usage counts, and the reason; None without a condition."""
@@ -105,21 +110,40 @@ class Servers:
 
     async def measure(self) -> None:
         """Have the metrics API serve the mean over the last seconds."""
-        wall = Instant(round(self.here.clock.wall() * SECOND))
-        items = []
+        used: dict[str, dict[str, float | None]] = {}
         for name, cores in self.used.items():
-            mean = sum(cores[-self.covered :]) / len(cores[-self.covered :])
-            used = {} if name in self.unmeasured else {"cpu": from_milli(round(mean * 1000))}
-            parts = [ContainerMetrics("app", used)]
+            known = cores[-self.covered :]
+            used[name] = {"app": None if name in self.unmeasured else sum(known) / len(known)}
             if self.side:
-                parts.append(ContainerMetrics("side", {"cpu": from_milli(round(self.side * 1000))}))
-            items.append(
-                PodMetrics(ObjectMeta(name, "shop"), wall, Span(self.covered * SECOND), tuple(parts))
-            )
-        self.here.other.usages = tuple(items)
-        feed, now = self.source.slow.feed, self.here.clock.monotonic()
-        await self.here.feeds._fetch(feed, 0.0)
-        feed.polled, feed.due = now, now + PERIOD
+                used[name]["side"] = self.side
+        await serve(self.here, self.source, used, self.covered, PERIOD)
+
+
+async def serve(
+    here: SourceBench,
+    source: OwnUsageSource,
+    used: Mapping[str, Mapping[str, float | None]],
+    covered: int,
+    period: int,
+) -> None:
+    """Have the metrics API serve means of cores over `covered` seconds by pod and container."""
+    wall, window = Instant(round(here.clock.wall() * SECOND)), Span(covered * SECOND)
+
+    def shown(cores: float | None) -> dict[str, Any]:
+        return {} if cores is None else {"cpu": from_milli(round(cores * 1000))}
+
+    here.other.usages = tuple(
+        PodMetrics(
+            ObjectMeta(name, "shop"),
+            wall,
+            window,
+            tuple(ContainerMetrics(each, shown(cores)) for each, cores in containers.items()),
+        )
+        for name, containers in used.items()
+    )
+    feed, now = source.slow.feed, here.clock.monotonic()
+    await here.feeds._fetch(feed, 0.0)
+    feed.polled, feed.due = now, now + period
 
 
 @asynccontextmanager
@@ -171,27 +195,6 @@ async def test_before_the_comparison_the_containers_usage_counts_alone() -> None
         )
 
 
-async def test_a_counter_of_one_process_of_three_does_not_count() -> None:
-    async with servers() as all_of_them:
-        all_of_them.shown = lambda _, cores: cores / 3
-        await all_of_them.run(180)
-        reading = await all_of_them.step()
-
-        assert reading.faster is None
-        assert all_of_them.condition() == (False, "TooLittle")
-        assert all_of_them.source.why.startswith("2 of 3 processes are not in resourceRules.cpu.scrape")
-
-
-async def test_a_counter_that_no_pod_exposes_does_not_count() -> None:
-    async with servers() as all_of_them:
-        all_of_them.hidden = set("abc")
-        reading = await all_of_them.run(20)
-
-        assert reading.faster is None
-        assert all_of_them.condition() == (False, "NotExposed")
-        assert all_of_them.source.why.startswith("no pod exposes the series of resourceRules.cpu.scrape")
-
-
 async def test_usage_that_varies_by_chance_is_no_step() -> None:
     async with servers() as all_of_them:
         draw = random.Random(3)
@@ -207,6 +210,133 @@ async def test_usage_that_varies_by_chance_is_no_step() -> None:
     assert steep.faster is not None
 
 
+def lying(liar: str) -> Callable[[str, float], float]:
+    """Return what counters show where that of one pod shows a hundred cores."""
+    return lambda name, cores: 100.0 if name == liar else cores
+
+
+def growing() -> Callable[[str, float], float]:
+    """Return what counters show where that of `a` grows by a hundredth each second."""
+    shown = [CALM]
+
+    def show(name: str, cores: float) -> float:
+        if name != "a":
+            return cores
+        shown[0] *= 1.01
+        return shown[0]
+
+    return show
+
+
+def limited(**limits: str) -> dict[str, Any]:
+    whole = {name: read(text) for name, text in (limits | {"memory": "1Gi"}).items()}
+    return {"containers": (Container("app", ResourceRequirements(None, whole)),)}
+
+
+class Case(NamedTuple):
+    """A step of pods: what was so from the beginning, what from 180 s on, for how long, and what is read."""
+
+    read: Mapping[str, float]
+    first: Mapping[str, Any] = {}
+    then: Mapping[str, Any] = {}
+    wait: int = 0
+    names: str = "abc"
+    seconds: int = 6
+    more: str = ""
+    metric: Mapping[str, Any] | None = None
+
+
+ALL, BESIDE, WITHOUT_A = dict.fromkeys("abc", 800), dict.fromkeys("abc", 850), {"a": 200, "b": 800, "c": 800}
+TWO = {"pods": {"containers": (Container("app"), Container("side"))}, "side": 0.05}
+SIDECAR = {
+    "containers": (Container("app"),),
+    "init_containers": (Container("side", restart_policy="Always"),),
+}
+OF_APP = ", container: app"
+CASES: dict[str, Case] = {
+    "a ratio corrects": Case(ALL, {"shown": lambda _, cores: cores / 1.06}),
+    "a pod that lies has its container's": Case(WITHOUT_A, then={"shown": lying("a")}, wait=90),
+    "one that was not compared has the highest of others at most": Case(
+        ALL, {"hidden": {"c"}}, {"hidden": set(), "shown": lying("c")}
+    ),
+    "at most the limit": Case(dict.fromkeys("abc", 500), {"pods": limited(cpu="500m")}),
+    "no limit of cpu": Case(ALL, {"pods": limited()}),
+    "a scrape fails": Case(WITHOUT_A, then={"hidden": {"a"}}, names="bc", seconds=12),
+    "other containers have their last usage": Case(BESIDE, TWO, more=OF_APP),
+    "and so has a sidecar": Case(BESIDE, {"pods": SIDECAR, "side": 0.05}, more=OF_APP),
+    "one whose container's is not known is as not compared": Case(
+        BESIDE, {**TWO, "unmeasured": {"a"}}, {"shown": lying("a")}, more=OF_APP
+    ),
+    "a metric of the container leaves the others out": Case(ALL, TWO, more=OF_APP, metric=CONTAINER),
+    "a lie that grows": Case(WITHOUT_A, then={"shown": growing()}, wait=300, names="bc"),
+    "a lie while its container idles": Case(
+        {**WITHOUT_A, "a": 1},
+        then={"shown": lying("a"), "usage": {"a": 0.001, "b": CALM, "c": CALM}},
+        wait=300,
+        names="bc",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_what_is_read_of_a_step(case: Case) -> None:
+    async with servers(case.metric, case.more) as all_of_them:
+        all_of_them.change(case.first)
+        await all_of_them.run(180)
+        all_of_them.change(case.then)
+        await all_of_them.run(case.wait)
+        reading = await all_of_them.step(case.names, case.seconds)
+
+    assert reading.faster.values == pytest.approx(case.read, rel=0.02)
+
+
+OF_SERIES = "resourceRules.cpu.scrape"
+REFUSED: dict[str, tuple[Case, str, str]] = {
+    "one process of three": (
+        Case({}, {"shown": lambda _, cores: cores / 3}, wait=180),
+        *("TooLittle", f"2 of 3 processes are not in {OF_SERIES}"),
+    ),
+    "no pod exposes it": (
+        Case({}, {"hidden": set("abc")}, wait=20),
+        *("NotExposed", f"no pod exposes the series of {OF_SERIES}"),
+    ),
+    "whose the port is is not known": (
+        Case({}, TWO, wait=60, metric=CONTAINER),
+        *("OtherContainer", f"{OF_SERIES} is of a container that is not known"),
+    ),
+    "another container's": (
+        Case({}, {**TWO, "side": 0.2}, wait=180, more=", container: side", metric=CONTAINER),
+        *("OtherContainer", f"{OF_SERIES} is of container side"),
+    ),
+    "usages over hours": (
+        Case({}, {"covered": 86_400}, wait=60),
+        "WindowTooLong",
+        f"the usage of containers is a mean over 86400 s: {OF_SERIES} is compared up to 600 s",
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "reason", "why"), REFUSED.values(), ids=REFUSED)
+async def test_own_usage_that_does_not_count(case: Case, reason: str, why: str) -> None:
+    async with servers(case.metric, case.more) as all_of_them:
+        all_of_them.change(case.first)
+        await all_of_them.run(case.wait)
+        reading = await all_of_them.step()
+
+        assert reading.faster is None
+        assert all_of_them.condition() == (False, reason)
+        assert all_of_them.source.why.startswith(why)
+
+
+@pytest.mark.parametrize("seconds", [60, 180, 600])
+async def test_usages_over_longer_windows_are_compared(seconds: int) -> None:
+    async with servers() as all_of_them:
+        all_of_them.covered = seconds
+        await all_of_them.run(seconds + 120)
+
+    assert all_of_them.condition() == (True, "Agrees")
+
+
 async def test_without_a_rule_there_is_no_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
@@ -218,36 +348,6 @@ async def test_without_a_rule_there_is_no_condition(monkeypatch: pytest.MonkeyPa
     assert reading.faster is None
     assert all_of_them.condition() is None
     assert all_of_them.source.why == ""
-
-
-async def test_a_ratio_corrects_what_is_read() -> None:
-    async with servers() as all_of_them:
-        all_of_them.shown = lambda _, cores: cores / 1.06
-        await all_of_them.run(180)
-        reading = await all_of_them.step()
-
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
-
-
-async def test_a_pod_that_lies_counts_with_its_containers_usage() -> None:
-    async with servers() as all_of_them:
-        await all_of_them.run(180)
-        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
-        await all_of_them.run(90)
-        reading = await all_of_them.step()
-
-    assert reading.faster.values == pytest.approx({"a": 200, "b": 800, "c": 800}, rel=0.02)
-
-
-async def test_a_pod_that_was_not_compared_counts_at_most_as_the_highest_that_was() -> None:
-    async with servers() as all_of_them:
-        all_of_them.hidden = {"c"}
-        await all_of_them.run(180)
-        all_of_them.hidden = set()
-        all_of_them.shown = lambda name, cores: 100.0 if name == "c" else cores
-        reading = await all_of_them.step()
-
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
 
 
 async def test_no_pod_counts_before_one_that_runs_now_was_compared() -> None:
@@ -265,18 +365,6 @@ async def test_no_pod_counts_before_one_that_runs_now_was_compared() -> None:
     )
 
 
-@pytest.mark.parametrize(("limit", "most"), [("500m", 500), (None, 800)])
-async def test_the_limit_of_a_container_bounds_what_is_read(limit: str | None, most: int) -> None:
-    limits = {"memory": read("1Gi")} | ({} if limit is None else {"cpu": read(limit)})
-    async with servers() as all_of_them:
-        container = Container("app", ResourceRequirements(None, limits))
-        all_of_them.here.pods = [pod(name, containers=(container,)) for name in "abc"]
-        await all_of_them.run(180)
-        reading = await all_of_them.step()
-
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", most), rel=0.02)
-
-
 async def test_without_the_containers_usage_the_pods_own_may_raise_and_not_lower() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
@@ -289,43 +377,6 @@ async def test_without_the_containers_usage_the_pods_own_may_raise_and_not_lower
     assert reading.overdue == "unable to fetch metrics from resource metrics API: the server is gone"
     assert reading.faster is not None
     assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
-
-
-async def test_pods_whose_scrape_fails_count_with_their_containers_usage() -> None:
-    async with servers() as all_of_them:
-        await all_of_them.run(180)
-        all_of_them.hidden = {"a"}
-        reading = await all_of_them.step("bc", 12)
-
-    assert reading.faster.values == pytest.approx({"a": 200, "b": 800, "c": 800}, rel=0.02)
-
-
-@pytest.mark.parametrize("sidecar", [False, True])
-async def test_other_containers_count_with_their_last_usage(*, sidecar: bool) -> None:
-    async with servers(more=", container: app") as all_of_them:
-        one, other = Container("app"), Container("side", restart_policy="Always" if sidecar else None)
-        shape = (
-            {"containers": (one,), "init_containers": (other,)} if sidecar else {"containers": (one, other)}
-        )
-        all_of_them.here.pods = [pod(name, **shape) for name in "abc"]
-        all_of_them.side = 0.05
-        await all_of_them.run(180)
-        reading = await all_of_them.step()
-
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 850), rel=0.02)
-
-
-async def test_a_pod_whose_containers_usage_is_not_known_counts_as_one_not_compared() -> None:
-    async with servers(more=", container: app") as all_of_them:
-        all_of_them.add_sidecars()
-        all_of_them.side = 0.05
-        all_of_them.unmeasured = {"a"}
-        await all_of_them.run(180)
-        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
-        reading = await all_of_them.step()
-        all_of_them.source.close()
-
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 850), rel=0.02)
 
 
 def test_the_usage_of_a_pod_is_not_that_of_some_of_its_containers() -> None:
@@ -349,93 +400,11 @@ async def test_a_pod_without_any_usage_counts_as_missing_and_is_forgotten_when_i
     assert set(all_of_them.source.pods._pods) == set("bc")
 
 
-async def test_a_metric_of_the_container_that_is_scraped_leaves_the_others_out() -> None:
-    async with servers(CONTAINER, more=", container: app") as all_of_them:
-        all_of_them.add_sidecars()
-        all_of_them.side = 0.05
-        await all_of_them.run(180)
-        reading = await all_of_them.step()
-
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
-
-
-async def test_a_metric_of_a_container_needs_to_know_whose_the_port_is() -> None:
-    async with servers(CONTAINER) as all_of_them:
-        all_of_them.add_sidecars()
-        await all_of_them.run(5)
-
-    assert all_of_them.condition() == (False, "OtherContainer")
-    assert all_of_them.source.why == "resourceRules.cpu.scrape is of a container that is not known"
-
-
-async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
-    async with servers(CONTAINER, more=", container: side") as all_of_them:
-        all_of_them.add_sidecars()
-        all_of_them.side = 0.2
-        await all_of_them.run(180)
-        reading = await all_of_them.step()
-
-    assert reading.faster is None
-    assert all_of_them.condition() == (False, "OtherContainer")
-    assert all_of_them.source.why == "resourceRules.cpu.scrape is of container side"
-
-
-@pytest.mark.parametrize("seconds", [60, 180, 600])
-async def test_usages_over_longer_windows_are_compared(seconds: int) -> None:
-    async with servers() as all_of_them:
-        all_of_them.covered = seconds
-        await all_of_them.run(seconds + 120)
-
-    assert all_of_them.condition() == (True, "Agrees")
-
-
-async def test_usages_over_hours_are_not_compared() -> None:
-    async with servers() as all_of_them:
-        all_of_them.covered = 86_400
-        await all_of_them.run(60)
-
-    assert all_of_them.condition() == (False, "WindowTooLong")
-    assert all_of_them.source.why == (
-        "the usage of containers is a mean over 86400 s: resourceRules.cpu.scrape is compared up to 600 s"
-    )
-
-
-# -- what must not raise -------------------------------------------------------------------------------------
-
-
-async def test_a_pod_whose_lie_grows_is_found_out() -> None:
-    async with servers() as all_of_them:
-        await all_of_them.run(180)
-        shown = CALM
-
-        def grown(name: str, cores: float) -> float:
-            nonlocal shown
-            shown *= 1.01 if name == "a" else 1.0
-            return shown if name == "a" else cores
-
-        all_of_them.shown = grown
-        await all_of_them.run(300)
-        reading = await all_of_them.step("bc")
-
-    assert reading.faster.values["a"] == 200
-
-
-async def test_a_pod_that_lies_while_its_container_idles_is_found_out() -> None:
-    async with servers() as all_of_them:
-        await all_of_them.run(180)
-        all_of_them.usage["a"] = 0.001
-        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
-        await all_of_them.run(300)
-        reading = await all_of_them.step("bc")
-
-    assert reading.faster.values["a"] == 1
-
-
 async def test_a_comparison_counts_for_some_time() -> None:
     """Scrapes with gaps show no mean that could be compared."""
     async with servers() as all_of_them:
         await all_of_them.run(180)
-        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
+        all_of_them.shown = lying("a")
         for _ in range(20):
             all_of_them.hidden = {"a"}
             await all_of_them.run(11)
