@@ -14,6 +14,7 @@ from adapter.cli import main, serve
 from adapter.compose import app
 from adapter.config.options import Options
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.answers import answers
 from tests.support.processor import limited
 
 RULES = "rules: [{seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: load}]"
@@ -129,17 +130,7 @@ def test_a_file_that_cannot_be_used_is_a_fault(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
-@pytest.mark.parametrize(
-    ("address", "flag"),
-    [
-        ("('127.0.0.1', 6443)", "--secure-port"),
-        ("('127.0.0.1', 10254)", "--local-address"),
-        ("('', 8081)", "--health-probe-bind-address"),
-        ("('::', 8443, 0, 0)", "--metrics-bind-address"),
-        ("('127.0.0.1', 1)", ""),
-        ("nowhere", ""),
-    ],
-)
+@pytest.mark.parametrize(("address", "flag"), answers("cli/serve", "addresses"))
 def test_an_address_is_known_by_its_flag(address: str, flag: str) -> None:
     options = Options(secure_port=6443, health_probe_bind_address=":8081", metrics_bind_address="[::]:8443")
     text = f"error while attempting to bind on address {address}: address already in use"

@@ -20,6 +20,7 @@ from adapter.errors import InputError
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
 from tests.support import rendered
+from tests.support.answers import answers
 from tests.support.kubectl import Kubectl
 
 JSON = dict[str, Any]
@@ -212,14 +213,7 @@ def test_a_key_in_use_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "secret.yaml").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (None, "expected a PEM file of authorities: No such file or directory"),
-        ("nothing", "expected a PEM file of authorities: it holds no certificate"),
-    ],
-    ids=["absent", "no certificate"],
-)
+@pytest.mark.parametrize(("content", "sentence"), answers("tools/certs", "unusable"))
 def test_what_cannot_be_used_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None, sentence: str
 ) -> None:

@@ -19,6 +19,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import completion
 from fastpath_tools.completion import Directive
 from tests.support import doctor, tools
+from tests.support.answers import answers
 
 BIN = Path(sys.executable).parent
 
@@ -27,34 +28,7 @@ def offered(*words: str) -> list[str]:
     return [each.word for each in completion.complete(words).candidates]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["che"], ["check"]),
-        (["co"], ["completion", "convert"]),
-        (["--"], ["--help", "--version"]),
-        (["help", "ev"], ["evaluate"]),
-        (["completion", ""], ["bash", "zsh", "fish"]),
-        (["completion", "z"], ["zsh"]),
-        (["explain", "--out"], ["--output"]),
-        (["explain", "--output", ""], ["text", "json"]),
-        (["explain", "--output", "j"], ["json"]),
-        (["explain", "-o", ""], ["text", "json"]),
-        (["explain", "--output="], ["text", "json"]),
-        (["explain", "--output=t"], ["text"]),
-        (["serve", "--prometheus-verb", ""], ["GET", "POST"]),
-        (["serve", "--scaler="], ["true", "false"]),
-        (["serve", "--scaler", "--prometheus-ver"], ["--prometheus-verb"]),
-        (["explain", "--output", "json", "--out"], []),
-        (["check", "--why", "x", "--wh"], []),
-        (["certs", "--help"], ["--help", "--help-all"]),
-        (["nothing", ""], []),
-        (["help", "check", ""], []),
-        (["check", "--", "--o"], []),
-        (["check", "--nothing="], []),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize(("words", "expected"), answers("tools/completion", "candidates"), ids=" ".join)
 def test_candidates(words: Sequence[str], expected: Sequence[str]) -> None:
     assert offered(*words) == expected
 

@@ -19,6 +19,7 @@ from fastpath_tools.yaml_documents import (
     read_part,
     split_documents,
 )
+from tests.support.answers import answers
 
 
 def _values(text: str) -> list[object]:
@@ -109,29 +110,12 @@ def test_lines_count_from_the_top() -> None:
     assert second.line_of("") == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("%YAML 1.1\n---\na: 1\n", [{"a": 1}]),
-        ("# what this is\n%YAML 1.1\n%TAG !e! tag:example.org,2000:\n# more\n\n---\na: 1\n", [{"a": 1}]),
-        ("a: 1\n...\n%YAML 1.1\n--- # next\nb: 2\n---\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
-        ("%YAML 1.1\r\n---\r\na: 1\r\n", [{"a": 1}]),
-        ("a: |\n  x\n  %YAML 1.1\n---\nb: 2\n", [{"a": "x\n%YAML 1.1\n"}, {"b": 2}]),
-    ],
-)
+@pytest.mark.parametrize(("text", "values"), answers("tools/yaml_documents", "directives"))
 def test_directives_belong_to_the_document_after_them(text: str, values: list[object]) -> None:
     assert _values(text) == values
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: 1\n...\n%YAML 1.2\n---\nb: 2\n", "a.yaml:3: not YAML: only YAML 1.1 is read"),
-        ("%ODD\n---\na: 1\n", "a.yaml:1: not YAML: unknown directive"),
-        ("%YAML 1.1\na: 1\n", "a.yaml:2: not YAML: expected '<document start>'"),
-        ("%YAML 1.1\n", "a.yaml:1: not YAML: expected '<document start>'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), answers("tools/yaml_documents", "wrong directives"))
 def test_directives_that_are_wrong(text: str, said: str) -> None:
     (fault,) = _faults(text)
     assert fault.startswith(said)
@@ -168,24 +152,7 @@ def test_anchors_and_merges() -> None:
     assert found["y"] == {"a": 1, "b": 7, "c": 3}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: 1\na: 2\n", "a.yaml:2: a: the key is given twice"),
-        ("a: 1\n---\n? [b]\n: 2\n", "a.yaml:3: a list of 1: expected text as the key"),
-        ("<<: 5\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
-        ("<<: [5]\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
-        ("a: [\n", "a.yaml:1: not YAML: expected some content, but found the end"),
-        (
-            "{a: 1}\n{b: 2}\n",
-            "a.yaml:1: unexpected text after the document; another document begins with ---",
-        ),
-        ("{a: 1}\n...\nb: 2\n", "a.yaml:1: unexpected text after the document"),
-        ("[a]\n# fine\nb", "a.yaml:1: unexpected text after the document"),
-        ("a: &x [*x]\n", "a.yaml:1: an anchor contains an alias of itself"),
-        ("a: \x00\n", "a.yaml:1: not YAML: the character U+0000 is not allowed"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), answers("tools/yaml_documents", "faults"))
 def test_errors_name_the_fault(text: str, said: str) -> None:
     assert _faults(text)[0].startswith(said)
 

@@ -18,6 +18,7 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
 from tests.support import scaling
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.waiting import running, until
 
@@ -139,16 +140,7 @@ async def world() -> AsyncIterator[HandSyncedHPAs]:
             yield HandSyncedHPAs(cluster, metrics, controller, url)
 
 
-@pytest.mark.parametrize(
-    ("spec", "replicas"),
-    [
-        pytest.param({}, 4, id="legacy: twice the count, four at least"),
-        pytest.param({"behavior": {}}, 6, id="behavior: four pods or 100 %"),
-        pytest.param(
-            {"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}}, 3
-        ),
-    ],
-)
+@pytest.mark.parametrize(("spec", "replicas"), answers("sandbox/native_hpa", "behaviors"))
 async def test_scales_as_the_object_says(world: HandSyncedHPAs, spec: dict[str, Any], replicas: int) -> None:
     world.autoscale(**spec)
     world.metrics.show_pods(world.cluster, "50")
@@ -225,22 +217,9 @@ async def test_every_api_is_asked_as_the_controller_asks(
     assert world.replicas() == 4  # what is needed: 35 of 10 each, or 350m of 100m each
 
 
-@pytest.mark.parametrize(
-    ("spec", "forbidden", "condition"),
-    [
-        ({}, ("get", "no metric"), ("ScalingActive", "FailedGetPodsMetric")),
-        ({}, ("list", "pods"), ("ScalingActive", "FailedGetPodsMetric")),
-        ({}, ("update", "deployments/scale"), ("AbleToScale", "FailedUpdateScale")),
-        (
-            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Nothing", "name": "web"}},
-            ("list", "pods"),
-            ("AbleToScale", "FailedGetScale"),
-        ),
-    ],
-    ids=["a metric", "pods", "a write", "a target"],
-)
+@pytest.mark.parametrize(("spec", "forbidden", "condition"), answers("sandbox/native_hpa", "failures"))
 async def test_what_fails_is_a_condition(
-    world: HandSyncedHPAs, spec: dict[str, Any], forbidden: tuple[str, str], condition: tuple[str, str]
+    world: HandSyncedHPAs, spec: dict[str, Any], forbidden: list[str], condition: list[str]
 ) -> None:
     world.autoscale(**spec)
     if forbidden[1] != "no metric":
@@ -291,14 +270,7 @@ async def test_what_is_not_changed_conflicts_with_nothing(world: HandSyncedHPAs)
     assert writes(world) == 0
 
 
-@pytest.mark.parametrize(
-    ("code", "times", "attempts", "replicas"),
-    [
-        pytest.param(409, 4, 5, 4, id="the fifth attempt succeeds"),
-        pytest.param(409, 5, 5, 2, id="there is no sixth"),
-        pytest.param(503, 1, 1, 2, id="only after conflicts"),
-    ],
-)
+@pytest.mark.parametrize(("code", "times", "attempts", "replicas"), answers("sandbox/native_hpa", "attempts"))
 async def test_attempts(world: HandSyncedHPAs, code: int, times: int, attempts: int, replicas: int) -> None:
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")

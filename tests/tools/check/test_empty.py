@@ -22,6 +22,7 @@ from adapter.rules.registry import CustomEntry, Registry
 from fastpath_tools.check import empty, report
 from fastpath_tools.check.empty import EmptyCase, Value
 from fastpath_tools.check.wanted import Wanted, build_query, locate, parse_wanted
+from tests.support.answers import answers
 from tests.support.world import compile_text, series
 
 TRANSCRIPTS = Path(__file__).parents[2] / "golden" / "check"
@@ -139,14 +140,7 @@ def test_show_number(value: float, shown: str) -> None:
     assert report.show_number(value) == shown
 
 
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [
-        ("type", "no, so every request fails: let metricsQuery give one sample for each object"),
-        ("query", "Prometheus refuses the query (no): fix metricsQuery, or what the selector puts into it"),
-        ("timeout", "Prometheus does not answer the query (no): check its address and its load"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "sentence"), answers("check/empty", "refused"))
 def test_refused(kind: str, sentence: str) -> None:
     assert empty.refused(errors.PrometheusError(kind, "no")) == sentence
 

@@ -7,6 +7,7 @@ import promql_parser as promql
 import pytest
 
 from fastpath_tools.check import lint_query
+from tests.support.answers import answers
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
 M = "{<<.LabelMatchers>>}"
@@ -71,18 +72,7 @@ def test_loses(query: str, culprit: str) -> None:
     assert lint_query.loses(promql.parse(query), "pod") == culprit
 
 
-@pytest.mark.parametrize(
-    ("query", "scalar"),
-    [
-        ("1", True),
-        ("(-1)", True),
-        ("1 + time()", True),
-        ("1 + x", False),
-        ("scalar(x)", True),
-        ("x", False),
-        ("pi()", True),
-    ],
-)
+@pytest.mark.parametrize(("query", "scalar"), answers("check/lint_query", "is scalar"))
 def test_is_scalar(query: str, *, scalar: bool) -> None:
     assert lint_query.is_scalar(promql.parse(query)) is scalar
 
@@ -95,22 +85,7 @@ def test_what_a_query_without_a_value_may_lack() -> None:
     assert lint_query.causes("rate(", 15) == []
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "avg_over_time(<<.Series>>[30s])",
-        f"<<.Series>>{M} + sum(<<.Series>>)",
-        f"sum(<<.Series>>{M}",
-        f"rate(<<.Series>>{M}) by <<.Series>>",
-        f"sum(<<.Series>>{M}) by (<<.Series>>)",
-        f"<<.Series>>{M} * on (<<.Series>>) <<.Series>>{M}",
-        'sum(<<.Series>>{pod="<<.LabelMatchers>>"})',
-        "<<.LabelMatchers>> + <<.Series>>",
-        f"absent(<<.Series>>{M})",
-        f"topk(<<.Series>>, <<.Series>>{M})",
-        f"label_replace(<<.Series>>{M}, 'a', <<.Series>>, 'b', '')",
-    ],
-)
+@pytest.mark.parametrize("query", answers("check/lint_query", "placeholders"))
 @pytest.mark.parametrize("scrape", ["", ", scrape: {port: metrics}"])
 def test_no_placeholder_is_in_a_message(query: str, scrape: str, cli: object) -> None:
     escaped = query.replace("'", "''")

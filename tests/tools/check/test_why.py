@@ -12,6 +12,7 @@ from adapter.errors import KubernetesError
 from adapter.model.resources import Catalogue
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools.live.servers import ClusterReader
+from tests.support.answers import answers
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.verbs import Printed, printed
@@ -519,16 +520,7 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     assert checked.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("series", "said"),
-    [
-        (
-            "load",
-            "there are series of pods, but none with a container: all lack the label container, so nothing",
-        ),
-        ("none", "the query has no sample now, so nothing is served"),
-    ],
-)
+@pytest.mark.parametrize(("series", "said"), answers("check/why", "containers"))
 async def test_pods_whose_series_name_no_container(run: Run, tmp_path: Path, series: str, said: str) -> None:
     query = f'sum({series}{{container!="",<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
     usage = (

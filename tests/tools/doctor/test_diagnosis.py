@@ -34,6 +34,7 @@ from fastpath_tools.live.facts import (
     UsageFacts,
     UsageVerdict,
 )
+from tests.support.answers import answers
 from tests.support.doctor import CPU, HANDSHAKE
 
 NOW = 1_000_000 * SECOND
@@ -381,19 +382,7 @@ def test_a_table_has_the_slowest_first() -> None:
     assert " warning  " in lines[1]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0 s"),
-        (0.04, "40 ms"),
-        (0.0996, "0.1 s"),
-        (7.5, "7.5 s"),
-        (9.96, "10 s"),
-        (119.4, "119 s"),
-        (150, "2 m 30 s"),
-        (600, "10 m"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), answers("doctor/diagnosis", "seconds"))
 def test_seconds(value: float, text: str) -> None:
     assert seconds(value) == text
 

@@ -18,6 +18,7 @@ from fastpath_tools.live.api_objects import (
     measure_starts,
 )
 from fastpath_tools.live.facts import Probe, Pulls, Starts, Unread
+from tests.support.answers import answers
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600
@@ -106,30 +107,8 @@ def test_the_newest_pods_weigh_most() -> None:
     assert found.times.total == Percentiles(20, 60)
 
 
-@pytest.mark.parametrize(
-    ("containers", "probe"),
-    [
-        ([], None),
-        ([{"name": "web"}], None),
-        ([{"name": "web", "readinessProbe": {}}], ("readiness probe of container web", 0, 10)),
-        (
-            [{"name": "web", "readinessProbe": {"initialDelaySeconds": 5, "periodSeconds": 3}}],
-            ("readiness probe of container web", 5, 3),
-        ),
-        (
-            [{"name": "web", "readinessProbe": {"periodSeconds": 30}, "startupProbe": {"periodSeconds": 4}}],
-            ("startup probe of container web", 0, 4),
-        ),
-        (
-            [
-                {"name": "web", "readinessProbe": {"periodSeconds": 5}},
-                {"name": "mesh", "readinessProbe": {"initialDelaySeconds": 9}},
-            ],
-            ("readiness probe of container mesh", 9, 10),
-        ),
-    ],
-)
-def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float, float] | None) -> None:
+@pytest.mark.parametrize(("containers", "probe"), answers("live/pod_start", "probes"))
+def test_the_probe_that_can_delay_most(containers: Any, probe: list[Any] | None) -> None:
     """It is that of the newest pod."""
     older = pod(0, 1, 14, containers=[{"name": "former", "readinessProbe": {"periodSeconds": 60}}])
     found = measure_starts([pod(0, 1, 14, created=10, containers=containers), older])

@@ -20,6 +20,7 @@ from fastpath_tools.loads.sources import Recorded
 from fastpath_tools.simulate.options import COMMAND
 from tests.prometheus.scripted import Scripted
 from tests.support import schedules
+from tests.support.answers import answers
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -252,32 +253,9 @@ def test_what_is_cached_is_not_read_again(run: Run, tmp_path: Path, monkeypatch:
 # -- bad input -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "metric", "expected"),
-    [
-        ((), "absent", r"web\.yaml: spec\.metrics\[0\]: absent: no rule that was read makes absent for pods"),
-        (("config=",), "in_flight", "give the rules file that does with --config"),
-        (
-            ("pods=other-.+",),
-            "in_flight",
-            r"the query sum\(max by \(pod\) .* has no sample from 2024-01-01T00:00",
-        ),
-        (("until=2023-06-01T00:00:00Z",), "in_flight", "has no sample from 2023-05-31T23:10:00Z to 2023-06"),
-        (
-            ("last=2h",),
-            "rare",
-            "--last: 2h: expected at most 25m: Prometheus has rare since 2024-01-01T00:25",
-        ),
-        (
-            ("until=2999-01-01T00:00:00Z",),
-            "in_flight",
-            "--until: 2999-01-01T00:00:00Z: expected a time in the past",
-        ),
-        (("step=1s", "last=300d"), "in_flight", "--step: 1s: expected at most 3,000,000 values"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "metric", "expected"), answers("loads/recorded", "refused"))
 def test_what_cannot_be_read_is_one_sentence(
-    run: Run, arguments: tuple[str, ...], metric: str, expected: str
+    run: Run, arguments: list[str], metric: str, expected: str
 ) -> None:
     with pytest.raises(InputError, match=expected) as raised:
         run(*arguments, metrics=[pods(metric)])

@@ -12,6 +12,7 @@ from aiohttp import ClientSession
 
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import doctor, tools
+from tests.support.answers import answers
 from tests.support.verbs import Printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -72,15 +73,7 @@ async def test_an_autoscaler_that_is_named_is_the_first_page(tmp_path: Path) -> 
             assert verb.address.endswith("/autoscalers/shop/web")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--port=70000"], '--port: "70000": expected 0 to 65535'),
-        (["shop/web/x"], 'NAMESPACE/NAME: "shop/web/x": expected one autoscaler such as shop/web'),
-        (["--kubeconfig=none.yaml"], "none.yaml"),
-        (["--config=none.yaml"], "none.yaml: expected a readable file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "text"), answers("ui/command", "command lines"))
 def test_a_wrong_command_line(cli: Callable[..., Printed], arguments: list[str], text: str) -> None:
     printed = cli("ui", "--no-browser", *arguments)
     assert printed.status == 2
