@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ from fastpath_sandbox.apiserver.patches import merge
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads
+from fastpath_tools import slices
 from fastpath_tools.live import cluster_options, scaler_access, servers
 from fastpath_tools.live.cluster_options import KubeconfigOptions, ScalerServiceOptions
 from scripts.generate import crd
@@ -137,5 +139,6 @@ def serve_files(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
     monkeypatch.setattr(servers, "open_servers", open_servers)
     monkeypatch.setattr(scaler_access, "fetch", fetch_file)
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: 0.0)
+    monkeypatch.setattr(slices, "time", SimpleNamespace(time=lambda: now))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)  # the system's authorities take a client 30 ms to load
