@@ -79,25 +79,9 @@ def test_every_flag_that_the_help_lists_is_offered(verb: str, capsys: pytest.Cap
     assert sorted(offered(verb, "-")) == sorted([*listed, "--help", "--help-all"])
 
 
-@pytest.mark.parametrize(
-    ("words", "directive"),
-    [
-        (["check", ""], Directive.FILES),
-        (["evaluate", "a.yaml", ""], Directive.FILES),
-        (["check", "--", ""], Directive.FILES),
-        (["explain", "--kubeconfig", ""], Directive.FILES),
-        (["explain", "--kubeconfig="], Directive.FILES),
-        (["serve", "--tls-sni-cert-key="], Directive.FILES),
-        (["certs", "--out-dir", ""], Directive.FOLDERS),
-        (["explain", ""], Directive.NOTHING),
-        (["certs", ""], Directive.NOTHING),
-        (["explain", "--context", ""], Directive.NOTHING),
-        (["explain", "--output", ""], Directive.NOTHING),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_what_the_shell_offers_itself(words: Sequence[str], directive: Directive) -> None:
-    assert completion.complete(words).directive is directive
+@pytest.mark.parametrize(("words", "directive"), answers("tools/completion", "directives"))
+def test_what_the_shell_offers_itself(words: Sequence[str], directive: str) -> None:
+    assert completion.complete(words).directive is Directive[directive]
 
 
 def test_the_format_is_that_of_cobra(capsys: pytest.CaptureFixture[str]) -> None:
