@@ -27,25 +27,11 @@ def pod(*ports: tuple[str, int], protocol: str = "TCP", **annotations: str) -> P
     return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
 
 
-@pytest.mark.parametrize(
-    ("document", "ports"),
-    [
-        pytest.param(
-            pod(("http", 80), ("", 81), ("grpc", 82), ("http-metrics", 83)),
-            [("http-metrics", "/metrics"), ("http", "/metrics"), ("81", "/metrics")],
-            id="the likeliest first, and none of another protocol",
-        ),
-        pytest.param(
-            pod(("http", 80), ("redis", 6379), port="6379", path="/stats/prometheus"),
-            [("redis", "/stats/prometheus"), ("http", "/metrics")],
-            id="annotations win",
-        ),
-        pytest.param(pod(("http", 80), protocol="UDP"), [], id="no TCP"),
-        pytest.param(pod(("http", 0), ("metrics", 70000)), [], id="no port"),
-    ],
-)
-def test_ports_that_may_expose_metrics(document: PodDocument, ports: list[tuple[str, str]]) -> None:
-    assert [(port.port, port.path) for port in usages.metrics_ports(document)] == ports
+@pytest.mark.parametrize(("ports", "others", "found"), answers("live/usages", "ports"))
+def test_ports_that_may_expose_metrics(
+    ports: list[Any], others: dict[str, str], found: list[list[str]]
+) -> None:
+    assert [[port.port, port.path] for port in usages.metrics_ports(pod(*ports, **others))] == found
 
 
 @pytest.mark.parametrize("path", answers("live/usages", "paths"))
