@@ -2,7 +2,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -190,29 +190,23 @@ async def _ready(served: ServeProcess) -> None:
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_a_signal_ends_it_in_order(
-    tmp_path: Path, rules: Path, unused_tcp_port: int, number: signal.Signals
+async def test_a_taken_port_is_one_clear_line_and_signals_end_it_in_order(
+    tmp_path: Path, rules: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:
-    async with Cluster() as cluster, start(tmp_path, rules, cluster, unused_tcp_port) as served:
-        await _ready(served)
-        status, err = await served.end(number)
-    assert status == 0
-    assert "Traceback" not in err
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-async def test_a_taken_port_is_one_clear_line(tmp_path: Path, rules: Path, unused_tcp_port: int) -> None:
-    async with Cluster() as cluster, start(tmp_path, rules, cluster, unused_tcp_port) as first:
+    port, other = unused_tcp_port_factory(), unused_tcp_port_factory()
+    async with Cluster() as cluster, start(tmp_path, rules, cluster, port) as first:
         await _ready(first)
-        async with start(tmp_path, rules, cluster, unused_tcp_port) as second:
+        async with start(tmp_path, rules, cluster, port) as second:
             _, err = await second.process.communicate()
             assert second.process.returncode == 1
             assert err.decode().splitlines() == [
                 (
                     "fastpath serve: --secure-port: error while attempting to bind on address "
-                    f"('127.0.0.1', {unused_tcp_port}): address already in use"
+                    f"('127.0.0.1', {port}): address already in use"
                 )
             ]
-        assert (await first.end(signal.SIGTERM))[0] == 0
+        async with start(tmp_path, rules, cluster, other) as third:
+            await _ready(third)
+            ends = [await first.end(signal.SIGTERM), await third.end(signal.SIGINT)]
+    assert [status for status, _ in ends] == [0, 0]
+    assert not [err for _, err in ends if "Traceback" in err]
