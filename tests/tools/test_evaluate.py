@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -150,18 +151,14 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
     assert process.returncode == 1
 
 
-def test_a_terminal_gets_indented_json(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class TerminalOutput(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    terminal = TerminalOutput()
-    monkeypatch.setattr(sys, "stdout", terminal)
 
-    assert _run([_write(tmp_path / "a.yaml", _YAML)], capfd)[0] == 0
-
+def test_a_terminal_gets_indented_json(tmp_path: Path) -> None:
+    with contextlib.redirect_stdout(Terminal()) as terminal:
+        assert cli.main(["evaluate", _write(tmp_path / "a.yaml", _YAML)]) == 0
     assert '\n  "desiredReplicas": 4,\n' in terminal.getvalue()
 
 

@@ -104,8 +104,14 @@ def prometheus(module_prometheus: PrometheusFactory) -> PrometheusServer:
 Run = Callable[..., Recorded]
 
 
+@pytest.fixture(scope="module")
+def known() -> dict[str, Recorded]:
+    """What was read without a cache, by the autoscaler and the options."""
+    return {}
+
+
 @pytest.fixture
-def run(tmp_path: Path, prometheus: PrometheusServer) -> Run:
+def run(tmp_path: Path, prometheus: PrometheusServer, known: dict[str, Recorded]) -> Run:
     """Return a function that reads the load of an autoscaler with the given metrics."""
 
     def read(
@@ -133,7 +139,10 @@ def run(tmp_path: Path, prometheus: PrometheusServer) -> Run:
         }
         given |= dict(argument.split("=", 1) for argument in arguments)
         options, _ = COMMAND.parse([f"--{name}={text}" for name, text in given.items() if text])
-        return recorded.read(options)
+        question = repr((arguments, document))
+        if options.cache or question not in known:
+            known[question] = recorded.read(options)
+        return known[question]
 
     return read
 
