@@ -16,44 +16,7 @@ from tests.support.verbs import Printed, printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
-RULES = """
-rules:
-- seriesQuery: 'lat{pod!=""}'
-  resources: &pod {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {as: base_p9}
-  metricsQuery: >-
-    histogram_quantile(0.9, sum(rate(<<.Series>>_bucket{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>, le))
-- seriesQuery: 'lat_bucket{pod!=""}'
-  resources: *pod
-  name: {as: p9}
-  metricsQuery: 'histogram_quantile(0.9, sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>))'
-  onWarnings: accept
-- seriesQuery: 'lat_count{pod!=""}'
-  resources: *pod
-  name: {as: short}
-  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[15s])) by (<<.GroupBy>>)'
-- seriesQuery: 'huge{pod!=""}'
-  resources: *pod
-  name: {as: huge_of_pods}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-externalRules:
-- &all
-  seriesQuery: 'huge'
-  resources: {namespaced: false}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-  onNaN: drop
-- {<<: *all, seriesQuery: lag}
-- {<<: *all, seriesQuery: lag, name: {as: ratio}, metricsQuery: 'lag{<<.LabelMatchers>>} / 0', onNaN: zero}
-- {<<: *all, seriesQuery: lag, name: {as: a_text}, metricsQuery: '"<<.Series>>"'}
-resourceRules:
-  cpu:
-    containerQuery: &containers 'sum(usage{<<.LabelMatchers>>,container!=""}) by (<<.GroupBy>>)'
-    nodeQuery: &nodes 'sum(usage{<<.LabelMatchers>>,id="/"}) by (<<.GroupBy>>)'
-    resources: &mapped
-      overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}
-    containerLabel: container
-  memory: {containerQuery: *containers, nodeQuery: *nodes, resources: *mapped, containerLabel: container}
-"""
+RULES = (Path(__file__).parents[2] / "data" / "rules" / "odd-values.yaml").read_text()
 
 
 def _samples(now: float) -> list[Written]:

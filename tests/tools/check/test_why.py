@@ -16,39 +16,7 @@ from tests.support.verbs import Printed, printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-RULES = """
-rules:
-- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
-  resources: &pod {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
-  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[10m])) by (<<.GroupBy>>)'
-- seriesQuery: 'load'
-  resources: *pod
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-- seriesQuery: 'sensor'
-  resources: *pod
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-- seriesQuery: 'jobs_waiting{namespace!="",service!=""}'
-  resources: {template: <<.Resource>>}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-- seriesQuery: 'load'
-  resources: *pod
-  name: {as: load_range}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}[5m]'
-- seriesQuery: 'load'
-  resources: *pod
-  name: {as: load_fresh}
-  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-  maxSampleAge: 30s
-- seriesQuery: 'load'
-  resources: *pod
-  name: {as: load_percent}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>} / on (pod) limit * 100'
-externalRules:
-- seriesQuery: 'queue_depth'
-  resources: {namespaced: false}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,queue="a"})'
-"""
+RULES = (Path(__file__).parents[2] / "data" / "rules" / "served.yaml").read_text()
 
 
 def _samples(now: float) -> list[Written]:
@@ -174,7 +142,7 @@ async def test_the_real_series_and_queries(run: Run, prometheus: PrometheusServe
     # It falls with the time since the samples, and is rounded.
     assert before + 0.01 >= float(rate[1]) >= after - 0.01
     assert (
-        blocks["rules[0]  (rules.yaml:3)"].replace(rate[0], "web-0 RATE")
+        blocks["rules[0]  (rules.yaml:2)"].replace(rate[0], "web-0 RATE")
         == """\
   series    http_requests_total{namespace!="",pod!=""}
             2 series of 1 name, 1 name taken
@@ -185,7 +153,7 @@ async def test_the_real_series_and_queries(run: Run, prometheus: PrometheusServe
   answer    1 sample for all objects: web-0 RATE"""
     )
     assert (
-        blocks["rules[2]  (rules.yaml:10)"]
+        blocks["rules[2]  (rules.yaml:9)"]
         == """\
   series    sensor
             1 series of 1 name, 1 name taken
@@ -196,7 +164,7 @@ async def test_the_real_series_and_queries(run: Run, prometheus: PrometheusServe
   warning   resources: no label of the series names a kind of object, so the metric is not listed"""
     )
     assert (
-        blocks["rules[3]  (rules.yaml:13)"]
+        blocks["rules[3]  (rules.yaml:12)"]
         == """\
   series    jobs_waiting{namespace!="",service!=""}
             0 series of 0 names, 0 names taken
@@ -204,7 +172,7 @@ async def test_the_real_series_and_queries(run: Run, prometheus: PrometheusServe
   objects   none
   warning   seriesQuery: no series matches now, so the rule serves nothing"""
     )
-    assert "\n  answer    refused: bad_data: " in blocks["externalRules[0]  (rules.yaml:30)"]
+    assert "\n  answer    refused: bad_data: " in blocks["externalRules[0]  (rules.yaml:29)"]
     assert (checked.status, checked.err) == (0, "")  # a query that is refused is a warning
 
 

@@ -29,19 +29,7 @@ BEGIN = 1_704_067_200
 """2024-01-01, the beginning of all samples."""
 SECONDS = 3000
 
-RULES = """
-rules:
-- seriesQuery: '{__name__=~"in_flight|broken|rare",namespace!="",pod!=""}'
-  resources: &pod {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-- seriesQuery: 'per_service{namespace!="",service!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, service: {resource: service}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-externalRules:
-- seriesQuery: 'queue_depth'
-  resources: {namespaced: false}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-"""
+RULES = (Path(__file__).parents[2] / "data" / "rules" / "history.yaml").read_text()
 
 HASH = "6d4b75cb6d"
 A, B, C = (f"web-{HASH}-{end}" for end in ("hgx2w", "kpl7b", "zzt9c"))
