@@ -1,4 +1,7 @@
-"""Values of the prometheus-adapter chart: recognition, conversion as by the chart, paths of faults."""
+"""Values of the prometheus-adapter chart: recognition, conversion as by the chart, paths of faults.
+
+The default rules, and what is rendered: tests/golden/check/chart-values and print-config.
+"""
 
 import pytest
 import yaml
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.config import rules_file
-from adapter.config.rules_config import OverrideConfig, Parsed, RuleConfig, RulesConfig
+from adapter.config.rules_config import Parsed, RuleConfig, RulesConfig
 from fastpath_tools.live import chart_values as helm_values
 from tests.support.answers import answers
 
@@ -36,49 +39,6 @@ def content(rules: tuple[RuleConfig, ...]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(("text", "expected"), answers("live/chart_values", "recognition"))
 def test_values_are_told_from_a_rules_file(text: str, expected: bool) -> None:  # noqa: FBT001 - a table column
     assert helm_values.is_chart_values(text) is expected
-
-
-def test_the_six_default_rules() -> None:
-    parsed = parse("rules: {}")
-    assert not parsed.faults
-    assert not parsed.fatal
-    container, other = (
-        '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}',
-        '{namespace!="",__name__!~"^container_.*"}',
-    )
-    rules = parsed.config.rules
-    assert [rule.path for rule in rules] == [f"rules.default[{n}]" for n in range(6)]
-    assert [rule.series_query for rule in rules] == [container] * 3 + [other] * 3
-    assert [[entry.is_not for entry in rule.series_filters] for rule in rules] == [
-        [],
-        ["^container_.*_seconds_total$"],
-        ["^container_.*_total$"],
-        [".*_total$"],
-        [".*_seconds_total"],
-        [],
-    ]
-    assert [rule.name_matches for rule in rules] == [
-        "^container_(.*)_seconds_total$",
-        "^container_(.*)_total$",
-        "^container_(.*)$",
-        "",
-        "^(.*)_total$",
-        "^(.*)_seconds_total$",
-    ]
-    assert {rule.name_as for rule in rules} == {""}
-    rate = 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[5m])) by (<<.GroupBy>>)'
-    plain_rate = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)"
-    assert [rule.metrics_query for rule in rules] == [
-        rate,
-        rate,
-        'sum(<<.Series>>{<<.LabelMatchers>>,container!="POD"}) by (<<.GroupBy>>)',
-        "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-        plain_rate,
-        plain_rate,
-    ]
-    overrides = (OverrideConfig("namespace", "", "namespace"), OverrideConfig("pod", "", "pod"))
-    assert [rule.resources.overrides for rule in rules] == [overrides] * 3 + [()] * 3
-    assert [rule.resources.template for rule in rules] == [""] * 3 + ["<<.Resource>>"] * 3
 
 
 @pytest.mark.parametrize(("written", "count"), answers("live/chart_values", "defaults"))
@@ -227,42 +187,6 @@ def test_merge_keys_replace_whole_values(entry: str, expected: list[str]) -> Non
 def test_a_list_as_a_key_is_a_fault_of_its_rule() -> None:
     parsed = parse("rules: {default: false, custom: [{? [a] : b}]}")
     assert [fault.expected for fault in parsed.faults] == ["expected text as the key"]
-
-
-def test_rendered_text() -> None:
-    values = """\
-rules:
-  default: false
-  custom:
-  - seriesQuery: 'up{a="b"}'   # a comment
-    metricsQuery: >-
-      sum(up)
-      by (x)
-    name: {matches: "^(.*)$", as: "no"}
-  external:
-  - {seriesQuery: ünï}
-  resource:
-    window: 5m
-"""
-    assert helm_values.render_config(values) == (
-        "rules:\n"
-        "- metricsQuery: >-\n    sum(up) by (x)\n"
-        '  name:\n    as: "no"\n    matches: "^(.*)$"\n'
-        "  seriesQuery: 'up{a=\"b\"}'\n"
-        "externalRules:\n- seriesQuery: ünï\n"
-        "resourceRules:\n  window: 5m\n"
-    )
-
-
-def test_nothing_is_rendered_as_an_empty_file() -> None:
-    assert helm_values.render_config("rules: {default: false}") == ""
-
-
-def test_shared_nodes_are_written_out() -> None:
-    values = f"x: &r {CUSTOM}\nrules: {{default: false, custom: [*r, *r]}}"
-    rendered = helm_values.render_config(values)
-    assert "&" not in rendered
-    assert rendered.count("seriesQuery: q") == 2
 
 
 SCALARS = (
