@@ -24,7 +24,6 @@ from tests.support.waiting import running, until
 
 KEY = HPAKey("shop", "web")
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
-EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
 
 
 DISCOVERY = {
@@ -101,24 +100,6 @@ class HandSyncedHPAs:
 
 
 PODS = scaling.pods_metric("10")
-QUEUE = {
-    "type": "External",
-    "external": {
-        "metric": {"name": "queue_depth", "selector": {"matchLabels": {"queue": "orders"}}},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-}
-HITS = scaling.object_metric("AverageValue", averageValue="10")
-CPU = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
-}
-USAGE = {
-    "metadata": {"name": "PODS", "namespace": "shop"},
-    "timestamp": "2026-01-01T00:59:50Z",
-    "window": "30s",
-    "containers": [{"name": "web", "usage": {"cpu": "175m"}}],
-}
 
 
 @pytest.fixture
@@ -170,45 +151,15 @@ async def test_remembers_what_it_recommended(world: HandSyncedHPAs) -> None:
     assert world.conditions()["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
-@pytest.mark.parametrize(
-    ("metric", "path", "body"),
-    [
-        pytest.param(
-            QUEUE,
-            f"{EXTERNAL}/queue_depth?labelSelector=queue%3Dorders",
-            {"items": [{"metricName": "queue_depth", "metricLabels": {}, "value": "35"}]},
-            id="external: labels that a query has taken away",
-        ),
-        pytest.param(
-            HITS,
-            f"{CUSTOM}/ingresses.networking.k8s.io/main/hits",
-            {
-                "items": [
-                    {
-                        "describedObject": {"kind": "Ingress", "name": "main"},
-                        "metric": {"name": "hits"},
-                        "value": "35",
-                    }
-                ]
-            },
-            id="object",
-        ),
-        pytest.param(
-            CPU,
-            "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
-            {"items": [USAGE]},
-            id="resource",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("metric", "path", "item"), answers("sandbox/native_hpa", "questions"))
 async def test_every_api_is_asked_as_the_controller_asks(
-    world: HandSyncedHPAs, metric: dict[str, Any], path: str, body: dict[str, Any]
+    world: HandSyncedHPAs, metric: dict[str, Any], path: str, item: dict[str, Any]
 ) -> None:
     world.autoscale(metric)
-    names = [pod["metadata"]["name"] for pod in world.cluster.list("Pod", "shop")]
-    text = json.dumps(body)
-    items = [item for name in names for item in json.loads(text.replace("PODS", name))["items"]]
-    world.metrics.answers[path.partition("?")[0]] = {"items": items if "PODS" in text else body["items"]}
+    text = json.dumps(item)
+    names = [pod["metadata"]["name"] for pod in world.cluster.list("Pod", "shop")] if "PODS" in text else [""]
+    items = [json.loads(text.replace("PODS", name)) for name in names]
+    world.metrics.answers[path.partition("?")[0]] = {"items": items}
 
     await world.controller.sync(KEY)
 
