@@ -6,28 +6,24 @@ import pytest
 from adapter.cli import command_line
 from adapter.errors import InputError
 from fastpath_tools.evaluate import COMMAND
+from tests.support.answers import answers
 
 
 @pytest.mark.parametrize(
     ("files", "is_terminal", "expected", "said"),
-    [
-        ((), False, ("-",), ""),
-        ((), True, ("-",), "fastpath convert: reading standard input; Ctrl-D ends it\n"),
-        (("-",), True, ("-",), ""),
-        (("a.yaml", "b.yaml"), True, ("a.yaml", "b.yaml"), ""),
-    ],
+    answers("cli/command_line", "terminals"),
 )
 def test_a_terminal_shows_that_standard_input_is_read(
-    files: tuple[str, ...],
+    files: list[str],
     *,
     is_terminal: bool,
-    expected: tuple[str, ...],
+    expected: list[str],
     said: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
-    assert command_line.given_files("convert", files) == expected
+    assert command_line.given_files("convert", tuple(files)) == tuple(expected)
     assert capsys.readouterr() == ("", said)
 
 

@@ -8,6 +8,7 @@ import pytest
 from adapter import errors
 from adapter.cli import command_line, main, verbs
 from fastpath_tools.check import command
+from tests.support.answers import answers
 
 VERBS = tuple(verbs.listed())
 
@@ -31,16 +32,7 @@ def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"fastpath {command_line.version()}\n"
 
 
-@pytest.mark.parametrize(
-    ("verb", "hint"),
-    [
-        ("serv", "did you mean serve?"),
-        ("chek", "did you mean check?"),
-        ("explode", f"expected one of {', '.join(VERBS)}"),
-        ("--verison", "did you mean --version?"),
-        ("--kubeconfig", "expected one of --help, --version"),
-    ],
-)
+@pytest.mark.parametrize(("verb", "hint"), answers("cli/main", "verbs"))
 def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb]) == 2
     kind = "flag" if verb.startswith("-") else "verb"

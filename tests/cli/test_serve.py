@@ -2,7 +2,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from adapter.cli import main, serve
 from adapter.compose import app
 from adapter.config.options import Options
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.answers import answers
 from tests.support.processor import limited
 
 RULES = "rules: [{seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: load}]"
@@ -129,17 +130,7 @@ def test_a_file_that_cannot_be_used_is_a_fault(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
-@pytest.mark.parametrize(
-    ("address", "flag"),
-    [
-        ("('127.0.0.1', 6443)", "--secure-port"),
-        ("('127.0.0.1', 10254)", "--local-address"),
-        ("('', 8081)", "--health-probe-bind-address"),
-        ("('::', 8443, 0, 0)", "--metrics-bind-address"),
-        ("('127.0.0.1', 1)", ""),
-        ("nowhere", ""),
-    ],
-)
+@pytest.mark.parametrize(("address", "flag"), answers("cli/serve", "addresses"))
 def test_an_address_is_known_by_its_flag(address: str, flag: str) -> None:
     options = Options(secure_port=6443, health_probe_bind_address=":8081", metrics_bind_address="[::]:8443")
     text = f"error while attempting to bind on address {address}: address already in use"
@@ -199,29 +190,23 @@ async def _ready(served: ServeProcess) -> None:
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_a_signal_ends_it_in_order(
-    tmp_path: Path, rules: Path, unused_tcp_port: int, number: signal.Signals
+async def test_a_taken_port_is_one_clear_line_and_signals_end_it_in_order(
+    tmp_path: Path, rules: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:
-    async with Cluster() as cluster, start(tmp_path, rules, cluster, unused_tcp_port) as served:
-        await _ready(served)
-        status, err = await served.end(number)
-    assert status == 0
-    assert "Traceback" not in err
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-async def test_a_taken_port_is_one_clear_line(tmp_path: Path, rules: Path, unused_tcp_port: int) -> None:
-    async with Cluster() as cluster, start(tmp_path, rules, cluster, unused_tcp_port) as first:
+    port, other = unused_tcp_port_factory(), unused_tcp_port_factory()
+    async with Cluster() as cluster, start(tmp_path, rules, cluster, port) as first:
         await _ready(first)
-        async with start(tmp_path, rules, cluster, unused_tcp_port) as second:
+        async with start(tmp_path, rules, cluster, port) as second:
             _, err = await second.process.communicate()
             assert second.process.returncode == 1
             assert err.decode().splitlines() == [
                 (
                     "fastpath serve: --secure-port: error while attempting to bind on address "
-                    f"('127.0.0.1', {unused_tcp_port}): address already in use"
+                    f"('127.0.0.1', {port}): address already in use"
                 )
             ]
-        assert (await first.end(signal.SIGTERM))[0] == 0
+        async with start(tmp_path, rules, cluster, other) as third:
+            await _ready(third)
+            ends = [await first.end(signal.SIGTERM), await third.end(signal.SIGINT)]
+    assert [status for status, _ in ends] == [0, 0]
+    assert not [err for _, err in ends if "Traceback" in err]

@@ -1,8 +1,8 @@
 """Clusters of one moment, for transcripts: `--kubeconfig=FILE:FILE` has the objects of these files.
 
-A document that names an object of an earlier one is merged into it. In later objects `the-uid` is the real
-uid of the object that has it. Each Deployment has its pods, Ready 12 seconds after their creation, unless the
-files have pods of an owner. Beside objects there are
+So has `--lister-kubeconfig`. A document that names an object of an earlier one is merged into it. In later
+objects `the-uid` is the real uid of the object that has it. Each Deployment has its pods, Ready 12 seconds
+after their creation, unless the files have pods of an owner. Beside objects there are
 
 - `kind: Answers`: `items` are bodies by path and query; metrics without one are not found,
 - `kind: Forbidden`: `items` are verb, resource and, where it is forbidden in one place only, namespace,
@@ -11,10 +11,12 @@ files have pods of an owner. Beside objects there are
 
 import functools
 import json
+import os
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,7 +30,8 @@ from fastpath_sandbox.apiserver.patches import merge
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads
-from fastpath_tools.live import cluster_options, scaler_access
+from fastpath_tools import slices
+from fastpath_tools.live import cluster_options, scaler_access, servers
 from fastpath_tools.live.cluster_options import KubeconfigOptions, ScalerServiceOptions
 from scripts.generate import crd
 
@@ -106,22 +109,36 @@ def _shown(server: str) -> dict[str, Any] | None:
 
 def serve_files(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
     """Have files of the working folder be clusters ten minutes before `now`, and what a scaler shows."""
-    real, fetch = cluster_options.connect, scaler_access.fetch
+    real, fetch, open_real = cluster_options.connect, scaler_access.fetch, servers.open_servers
+
+    @asynccontextmanager
+    async def stored(names: str) -> AsyncIterator[str]:
+        """Give the kubeconfig of the cluster of the named files."""
+        files = [Path(name) for name in names.split(":")]
+        async with StoredCluster(now - 600) as cluster:
+            cluster.load(file.read_text() for file in files)
+            yield str(cluster.kubeconfig(Path("kubeconfig")))
 
     @asynccontextmanager
     async def connect(options: KubeconfigOptions, **others: Any) -> AsyncIterator[Any]:
-        files = [Path(name) for name in options.kubeconfig.split(":")]
-        async with StoredCluster(now - 600) as cluster:
-            cluster.load(file.read_text() for file in files)
-            kubeconfig = str(cluster.kubeconfig(Path("kubeconfig")))
-            async with real(replace(options, kubeconfig=kubeconfig), **others) as client:
-                yield client
+        async with (
+            stored(options.kubeconfig) as kubeconfig,
+            real(replace(options, kubeconfig=kubeconfig), **others) as client,
+        ):
+            yield client
+
+    async def open_servers(names: str, *others: Any) -> Any:
+        stack: AsyncExitStack = others[-1]
+        return await open_real(names and await stack.enter_async_context(stored(names)), *others)
 
     async def fetch_file(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
         shown = _shown(options.server)
         return await fetch(options, fastpath) if shown is None else shown
 
     monkeypatch.setattr(cluster_options, "connect", connect)
+    monkeypatch.setattr(servers, "open_servers", open_servers)
     monkeypatch.setattr(scaler_access, "fetch", fetch_file)
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: 0.0)
+    monkeypatch.setattr(slices, "time", SimpleNamespace(time=lambda: now))
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)  # the system's authorities take a client 30 ms to load

@@ -1,7 +1,8 @@
 """A verb run in this process."""
 
 import io
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,14 @@ from adapter.cli import main
 from adapter.compose.clock import SystemClock
 from fastpath_tools.live import scaler_access
 from tests.support.verbs import Printed
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_authorities() -> Iterator[None]:
+    """Trust none of the system's authorities: each client takes 30 ms to load them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", os.devnull)
+        yield
 
 
 @pytest.fixture

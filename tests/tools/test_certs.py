@@ -20,6 +20,7 @@ from adapter.errors import InputError
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
 from tests.support import rendered
+from tests.support.answers import answers
 from tests.support.kubectl import Kubectl
 
 JSON = dict[str, Any]
@@ -98,12 +99,10 @@ def test_what_is_in_the_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert authority.public_key() != leaf.public_key()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_bundle_vouches_for_the_secret(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
-) -> None:
+def test_the_bundle_vouches_for_the_secret(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     secret, config_map = _run(capsys)
-    _handshake(secret, _authorities(config_map), name, tmp_path)
+    for name in NAMES:
+        _handshake(secret, _authorities(config_map), name, tmp_path)
 
 
 def test_no_other_name_and_no_other_authority(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -212,14 +211,7 @@ def test_a_key_in_use_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "secret.yaml").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (None, "expected a PEM file of authorities: No such file or directory"),
-        ("nothing", "expected a PEM file of authorities: it holds no certificate"),
-    ],
-    ids=["absent", "no certificate"],
-)
+@pytest.mark.parametrize(("content", "sentence"), answers("tools/certs", "unusable"))
 def test_what_cannot_be_used_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None, sentence: str
 ) -> None:
@@ -236,13 +228,6 @@ def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], tmp_pa
     (tmp_path / "file").write_text("")
     assert main.main(["certs", "--out-dir", str(tmp_path / "file" / "certs")]) == 2
     assert "expected a folder to write into: Not a directory" in capsys.readouterr().err
-
-
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert certs.main(["--help"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("Usage: fastpath certs [flags]\n")
-    assert "--previous" in text
 
 
 @pytest.mark.integration

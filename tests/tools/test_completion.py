@@ -19,6 +19,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import completion
 from fastpath_tools.completion import Directive
 from tests.support import doctor, tools
+from tests.support.answers import answers
 
 BIN = Path(sys.executable).parent
 
@@ -27,34 +28,7 @@ def offered(*words: str) -> list[str]:
     return [each.word for each in completion.complete(words).candidates]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["che"], ["check"]),
-        (["co"], ["completion", "convert"]),
-        (["--"], ["--help", "--version"]),
-        (["help", "ev"], ["evaluate"]),
-        (["completion", ""], ["bash", "zsh", "fish"]),
-        (["completion", "z"], ["zsh"]),
-        (["explain", "--out"], ["--output"]),
-        (["explain", "--output", ""], ["text", "json"]),
-        (["explain", "--output", "j"], ["json"]),
-        (["explain", "-o", ""], ["text", "json"]),
-        (["explain", "--output="], ["text", "json"]),
-        (["explain", "--output=t"], ["text"]),
-        (["serve", "--prometheus-verb", ""], ["GET", "POST"]),
-        (["serve", "--scaler="], ["true", "false"]),
-        (["serve", "--scaler", "--prometheus-ver"], ["--prometheus-verb"]),
-        (["explain", "--output", "json", "--out"], []),
-        (["check", "--why", "x", "--wh"], []),
-        (["certs", "--help"], ["--help", "--help-all"]),
-        (["nothing", ""], []),
-        (["help", "check", ""], []),
-        (["check", "--", "--o"], []),
-        (["check", "--nothing="], []),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize(("words", "expected"), answers("tools/completion", "candidates"), ids=" ".join)
 def test_candidates(words: Sequence[str], expected: Sequence[str]) -> None:
     assert offered(*words) == expected
 
@@ -105,25 +79,9 @@ def test_every_flag_that_the_help_lists_is_offered(verb: str, capsys: pytest.Cap
     assert sorted(offered(verb, "-")) == sorted([*listed, "--help", "--help-all"])
 
 
-@pytest.mark.parametrize(
-    ("words", "directive"),
-    [
-        (["check", ""], Directive.FILES),
-        (["evaluate", "a.yaml", ""], Directive.FILES),
-        (["check", "--", ""], Directive.FILES),
-        (["explain", "--kubeconfig", ""], Directive.FILES),
-        (["explain", "--kubeconfig="], Directive.FILES),
-        (["serve", "--tls-sni-cert-key="], Directive.FILES),
-        (["certs", "--out-dir", ""], Directive.FOLDERS),
-        (["explain", ""], Directive.NOTHING),
-        (["certs", ""], Directive.NOTHING),
-        (["explain", "--context", ""], Directive.NOTHING),
-        (["explain", "--output", ""], Directive.NOTHING),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_what_the_shell_offers_itself(words: Sequence[str], directive: Directive) -> None:
-    assert completion.complete(words).directive is directive
+@pytest.mark.parametrize(("words", "directive"), answers("tools/completion", "directives"))
+def test_what_the_shell_offers_itself(words: Sequence[str], directive: str) -> None:
+    assert completion.complete(words).directive is Directive[directive]
 
 
 def test_the_format_is_that_of_cobra(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -19,28 +20,7 @@ _ROOT = Path(__file__).parents[2]
 _LINES = (_ROOT / "tests/data/hpa-evaluate/hpa-evaluate.jsonl").read_text("utf-8").splitlines()
 _CASES = [json.loads(line) for line in _LINES[:6]]
 _INPUTS = [case["case"] for case in _CASES]
-_YAML = """\
-now: 2026-11-20T12:00:00.5Z
-hpa:
-  metadata: {name: web}
-  spec:
-    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-    maxReplicas: 5
-    metrics:
-    - type: External
-      external: {metric: {name: queue}, target: {type: AverageValue, averageValue: 1}}
-  status:
-    lastScaleTime: 2026-11-20T11:00:00Z
-scale:
-  spec: {replicas: 2}
-  status: {replicas: 2, selector: app=web}
-pods:
-- metadata: {name: a, labels: {app: web}}
-  status: {startTime: 2026-11-20T11:00:00Z}
-metrics:
-  external:
-  - {metricName: queue, value: 3.5, timestamp: 2026-11-20T12:00:00Z}
-"""
+_YAML = (_ROOT / "tests/data/documents/evaluate.yaml").read_text("utf-8")
 
 
 def _run(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -150,18 +130,14 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
     assert process.returncode == 1
 
 
-def test_a_terminal_gets_indented_json(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class TerminalOutput(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    terminal = TerminalOutput()
-    monkeypatch.setattr(sys, "stdout", terminal)
 
-    assert _run([_write(tmp_path / "a.yaml", _YAML)], capfd)[0] == 0
-
+def test_a_terminal_gets_indented_json(tmp_path: Path) -> None:
+    with contextlib.redirect_stdout(Terminal()) as terminal:
+        assert cli.main(["evaluate", _write(tmp_path / "a.yaml", _YAML)]) == 0
     assert '\n  "desiredReplicas": 4,\n' in terminal.getvalue()
 
 

@@ -14,6 +14,7 @@ from adapter.errors import InputError
 from adapter.model.timestamps import SECOND
 from fastpath_tools import evaluate, evaluate_document
 from fastpath_tools.evaluate_document import EvaluateDocument
+from tests.support.answers import answers
 from tests.support.scaling import NOW
 
 _TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -133,33 +134,15 @@ def test_what_is_not_json(text: bytes, said: str) -> None:
     assert evaluate_document.read_name(text) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        (b'{"name": "a", "now": 5}', "a"),
-        (b'{"name": 5}', None),
-        (b"{}", None),
-        (b"[]", None),
-        (b"{", None),
-    ],
-)
-def test_names_of_what_is_not_valid(text: bytes, name: str | None) -> None:
-    assert evaluate_document.read_name(text) == name
+@pytest.mark.parametrize(("text", "name"), answers("tools/evaluate_document", "names"))
+def test_names_of_what_is_not_valid(text: str, name: str | None) -> None:
+    assert evaluate_document.read_name(text.encode()) == name
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b'{"now": 5, "now": "2026-11-20T12:00:00Z", "hpa": {"spec": 5}, "hpa": {}}',
-        b'{"hpa": {"spec": 5}, "hpa": {}}',
-        b'{"hpa": {"spec": 5}, "hpa": []}',
-        b'{"pods": [{"metadata": {"labels": {"a": 5, "a": "x"}}}]}',
-        b'{"pods": [{"metadata": 5}], "pods": []}',
-    ],
-)
-def test_keys_given_twice_end_in_a_sentence(text: bytes) -> None:
+@pytest.mark.parametrize("text", answers("tools/evaluate_document", "twice"))
+def test_keys_given_twice_end_in_a_sentence(text: str) -> None:
     with pytest.raises(InputError) as raised:
-        evaluate_document.read_json(text)
+        evaluate_document.read_json(text.encode())
 
     assert "expected" in str(raised.value)
 

@@ -13,6 +13,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from fastpath_tools import evaluate_document
 from fastpath_tools import evaluate_document as readings
+from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pods_metric
 
 _NO_EXTERNAL = Unavailable("NoMetrics", "no metrics returned from external metrics API")
@@ -91,18 +92,7 @@ def test_samples_of_pods_of_other_namespaces_are_not_theirs() -> None:
 # --- custom and external -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "version", "resource"),
-    [
-        ("Ingress", "networking.k8s.io/v1", "ingresses.networking.k8s.io"),
-        ("Service", "v1", "services"),
-        ("Service", "", "services"),
-        ("Deployment", "apps/v1", "deployments.apps"),
-        ("Gateway", "gateway.example.com/v1", "gateways.gateway.example.com"),
-        ("Proxy", "example.com/v1", "proxies.example.com"),
-        ("Bus", "example.com/v1", "buses.example.com"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "version", "resource"), answers("tools/evaluate_readings", "objects"))
 def test_an_object_without_value(kind: str, version: str, resource: str) -> None:
     metric = object_metric("Value", value="1")
     metric["object"]["describedObject"] = {"kind": kind, "name": "main", "apiVersion": version}

@@ -25,6 +25,7 @@ from fastpath_tools import explain
 from fastpath_tools.live import scaler_access
 from scripts.generate import crd
 from tests.support.answering import AnsweringServer, forward
+from tests.support.answers import answers
 from tests.support.controller import Bench, fpa, shown_document
 from tests.support.processor import limited
 from tests.support.scaling import external_metric
@@ -347,15 +348,7 @@ async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.integration
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        pytest.param("echo Hello; exec sleep 60", "Hello", id="other words"),
-        pytest.param("exec sleep 60", "no answer in time", id="none"),
-        pytest.param("exec >&-; exec sleep 60", "no answer in time", id="nor will there be any"),
-        pytest.param("trap '' TERM; echo Hello; exec sleep 60", "Hello", id="deaf"),
-    ],
-)
+@pytest.mark.parametrize(("script", "said"), answers("tools/explain", "kubectl"))
 async def test_a_kubectl_that_stays_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:

@@ -14,140 +14,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapter.cli import main
+from tests.support.answers import answers
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
-HPA = """\
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata:
-  name: web
-  namespace: shop
-  labels: {scaledobject.keda.sh/name: web}
-  ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: web, uid: "7", controller: true}]
-  annotations:
-    fastpath.io/mode: boost
-    fastpath.io/hold: 45s
-    fastpath.io/pending-capacity: jobs=2
-    fastpath.io/forecast: mode=Floor,timeZone=Europe/Berlin
-    metric-config.pods.rps.json-path/path: /metrics
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  minReplicas: 1
-  maxReplicas: 10
-  metrics:
-  - type: Pods
-    pods:
-      metric: {name: rps, selector: {matchLabels: {code: ok}}}
-      target: {type: AverageValue, averageValue: "10"}
-  - type: External
-    external:
-      metric: {name: jobs, selector: {matchExpressions: [{key: queue, operator: In, values: [a]}]}}
-      target: {type: AverageValue, averageValue: "30"}
-  - type: Object
-    object:
-      describedObject: {apiVersion: zalando.org/v1, kind: ScalingSchedule, name: peak}
-      metric: {name: peak}
-      target: {type: AverageValue, averageValue: "5"}
-  - type: Resource
-    resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}
-  behavior:
-    scaleUp: {stabilizationWindowSeconds: 0, policies: [{type: Pods, value: 4, periodSeconds: 15}]}
-    scaleDown: {selectPolicy: Max, tolerance: 50m}
-"""
-FAST = """\
-apiVersion: fastpath.io/v1alpha1
-kind: FastPathAutoscaler
-metadata: {name: web, namespace: shop}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  minReplicas: 1
-  maxReplicas: 10
-  syncPeriod: 1s
-  mode: Auto
-  fallback: {type: Floor, after: 60s, replicas: 3}
-  pendingCapacity: [{metric: jobs, podThroughput: "2"}]
-  forecast: {mode: Floor, timeZone: Europe/Berlin}
-  metrics:
-  - type: External
-    external: {metric: {name: jobs}, target: {type: AverageValue, averageValue: "30"}}
-"""
-SCHEDULE = """\
-apiVersion: fastpath.io/v1alpha1
-kind: FastPathSchedule
-metadata: {name: office, namespace: shop}
-spec:
-  targets: [{kind: FastPathAutoscaler, name: web}, {kind: HorizontalPodAutoscaler, name: api}]
-  timeZone: Europe/Berlin
-  ready: ByStart
-  windows:
-  - {name: day, days: [Mon, Tue], from: "08:00", to: "18:00", minReplicas: 3, maxReplicas: 8}
-  - {name: night, cron: 0 22 * * *, for: 6h, minReplicas: 2}
-  - {name: sale, start: 2026-11-27T00:00, end: 2026-11-30T24:00, minReplicas: 5}
-  except: [2026-12-25]
-"""
-SCALED_OBJECT = """\
-apiVersion: keda.sh/v1alpha1
-kind: ScaledObject
-metadata: {name: web, namespace: shop, annotations: {autoscaling.keda.sh/paused-replicas: "3"}}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  minReplicaCount: 2
-  maxReplicaCount: 10
-  cooldownPeriod: 60
-  fallback: {failureThreshold: 3, replicas: 6}
-  advanced:
-    horizontalPodAutoscalerConfig:
-      behavior: {scaleDown: {policies: [{type: Percent, value: 10, periodSeconds: 60}]}}
-  triggers:
-  - type: cron
-    metadata: {timezone: Europe/Berlin, start: 0 6 * * 1-5, end: 0 20 * * *, desiredReplicas: "88"}
-  - type: prometheus
-    metadata: {serverAddress: http://prometheus, query: up, threshold: "3"}
-"""
-RULES = """\
-rules:
-- seriesQuery: rps{namespace!="",pod!=""}
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {matches: ^(.*)$, as: $1}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
-"""
+DOCUMENTS = Path(__file__).parents[1] / "data" / "documents"
+HPA, FAST, SCHEDULE, SCALED_OBJECT, RULES = (
+    (DOCUMENTS / f"{name}.yaml").read_text()
+    for name in ("hpa", "fast-path-autoscaler", "schedule", "scaled-object", "rules")
+)
 MANIFEST = f"{HPA}---\n{SCALED_OBJECT}"
 
-VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    60,
-    2**31,
-    2**63,
-    2**64,
-    1e308,
-    float("nan"),
-    "",
-    "x",
-    "0",
-    "1n",
-    "1e-400",
-    "1e400",
-    "8Ei",
-    "9223372036854775",
-    "9223372036854776",
-    "18446744073709551616",
-    "24:00",
-    "0 0 31 2 *",
-    "Mars/X",
-    "9999-12-31T23:59:59Z",
-    "\0",
-    "\ud800",
-    "ä" * 300,
-    [],
-    [None],
-    {},
-    {"x": None},
-)
+VALUES = answers("tools/mutated_documents", "values")
 
 
 def _places(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -7,6 +7,7 @@ import pytest
 
 from fastpath_sandbox.apiserver.kinds import BUILTIN, Kind
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.answers import answers
 
 JSON = dict[str, Any]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -68,17 +69,7 @@ async def test_both_forms_say_the_same(cluster: Cluster, http: aiohttp.ClientSes
     assert ("apps", "v1", "deployments/scale", "Scale", "True", "get", "patch", "update") in rows
 
 
-@pytest.mark.parametrize(
-    ("on", "accept", "kind"),
-    [
-        (True, AGGREGATED, "APIGroupDiscoveryList"),
-        (True, AGGREGATED.replace("v=v2;", "v=v2beta1;"), "APIGroupDiscoveryList"),
-        (True, AGGREGATED.replace("v=v2;", "v=v9;"), "APIGroupList"),
-        (True, "application/json", "APIGroupList"),
-        (True, "text/html", "APIGroupList"),
-        (False, AGGREGATED, "APIGroupList"),
-    ],
-)
+@pytest.mark.parametrize(("on", "accept", "kind"), answers("sandbox/discovery", "forms"))
 async def test_which_form_is_sent(on: bool, accept: str, kind: str) -> None:  # noqa: FBT001  # a table's column
     async with Cluster(aggregated_discovery=on) as cluster, aiohttp.ClientSession(cluster.url) as http:
         assert (await get(http, "/apis", accept))["kind"] == kind

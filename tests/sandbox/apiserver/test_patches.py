@@ -6,6 +6,7 @@ import yaml
 
 from fastpath_sandbox.apiserver import patches
 from fastpath_sandbox.apiserver.status import StatusFailure
+from tests.support.answers import answers
 
 CASES = yaml.safe_load((Path(__file__).parent / "patches.yaml").read_text())
 
@@ -23,15 +24,7 @@ def test_strategic_entry_without_its_merge_key() -> None:
         patches.strategic({"containers": []}, {"containers": [{"image": "x"}]})
 
 
-@pytest.mark.parametrize(
-    ("operation", "cause"),
-    [
-        ({"op": "remove", "path": "/a/b"}, "doc is missing path: /a/b: missing value"),
-        ({"op": "add", "path": "/c/9", "value": 2}, "add operation does not apply: /c/9: "),
-        ({"op": "add", "path": "a", "value": 1}, "doc is missing path: a: missing value"),
-        ({"op": "add", "path": "/a/x", "value": 1}, "doc is missing path: /a/x: missing value"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "cause"), answers("sandbox/patches", "misfits"))
 def test_json_patch_that_does_not_fit(operation: dict[str, Any], cause: str) -> None:
     with pytest.raises(StatusFailure) as refused:
         patches.json_patch({"a": 1, "c": []}, [operation])

@@ -6,6 +6,7 @@ from adapter.model.label_selectors import parse_selector
 from fastpath_sandbox.apiserver import selectors
 from fastpath_sandbox.apiserver.kinds import KindTable
 from fastpath_sandbox.apiserver.store import Record
+from tests.support.answers import answers
 
 KINDS = KindTable()
 
@@ -39,18 +40,6 @@ def test_label_selectors_mean_what_the_adapter_reads_in_them(text: str, labels: 
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "selected"),
-    [
-        ("pods", "", True),
-        ("pods", "metadata.name=a", True),
-        ("pods", "metadata.name==b", False),
-        ("pods", "metadata.namespace!=n", False),
-        ("pods", "status.phase=Running,spec.nodeName=node-1", True),
-        ("pods", "status.phase!=Running", False),
-        ("pods", "status.podIP=", True),
-        ("nodes", "spec.unschedulable=true", True),
-    ],
-)
+@pytest.mark.parametrize(("kind", "text", "selected"), answers("sandbox/selectors", "fields"))
 def test_field_selectors(kind: str, text: str, selected: bool) -> None:  # noqa: FBT001  # a table's column
     assert selectors.field_selector(KINDS.find(kind), text)(record()) is selected

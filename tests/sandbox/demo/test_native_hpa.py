@@ -18,12 +18,12 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
 from tests.support import scaling
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.waiting import running, until
 
 KEY = HPAKey("shop", "web")
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
-EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
 
 
 DISCOVERY = {
@@ -100,24 +100,6 @@ class HandSyncedHPAs:
 
 
 PODS = scaling.pods_metric("10")
-QUEUE = {
-    "type": "External",
-    "external": {
-        "metric": {"name": "queue_depth", "selector": {"matchLabels": {"queue": "orders"}}},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-}
-HITS = scaling.object_metric("AverageValue", averageValue="10")
-CPU = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
-}
-USAGE = {
-    "metadata": {"name": "PODS", "namespace": "shop"},
-    "timestamp": "2026-01-01T00:59:50Z",
-    "window": "30s",
-    "containers": [{"name": "web", "usage": {"cpu": "175m"}}],
-}
 
 
 @pytest.fixture
@@ -139,16 +121,7 @@ async def world() -> AsyncIterator[HandSyncedHPAs]:
             yield HandSyncedHPAs(cluster, metrics, controller, url)
 
 
-@pytest.mark.parametrize(
-    ("spec", "replicas"),
-    [
-        pytest.param({}, 4, id="legacy: twice the count, four at least"),
-        pytest.param({"behavior": {}}, 6, id="behavior: four pods or 100 %"),
-        pytest.param(
-            {"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}}, 3
-        ),
-    ],
-)
+@pytest.mark.parametrize(("spec", "replicas"), answers("sandbox/native_hpa", "behaviors"))
 async def test_scales_as_the_object_says(world: HandSyncedHPAs, spec: dict[str, Any], replicas: int) -> None:
     world.autoscale(**spec)
     world.metrics.show_pods(world.cluster, "50")
@@ -178,45 +151,15 @@ async def test_remembers_what_it_recommended(world: HandSyncedHPAs) -> None:
     assert world.conditions()["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
-@pytest.mark.parametrize(
-    ("metric", "path", "body"),
-    [
-        pytest.param(
-            QUEUE,
-            f"{EXTERNAL}/queue_depth?labelSelector=queue%3Dorders",
-            {"items": [{"metricName": "queue_depth", "metricLabels": {}, "value": "35"}]},
-            id="external: labels that a query has taken away",
-        ),
-        pytest.param(
-            HITS,
-            f"{CUSTOM}/ingresses.networking.k8s.io/main/hits",
-            {
-                "items": [
-                    {
-                        "describedObject": {"kind": "Ingress", "name": "main"},
-                        "metric": {"name": "hits"},
-                        "value": "35",
-                    }
-                ]
-            },
-            id="object",
-        ),
-        pytest.param(
-            CPU,
-            "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
-            {"items": [USAGE]},
-            id="resource",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("metric", "path", "item"), answers("sandbox/native_hpa", "questions"))
 async def test_every_api_is_asked_as_the_controller_asks(
-    world: HandSyncedHPAs, metric: dict[str, Any], path: str, body: dict[str, Any]
+    world: HandSyncedHPAs, metric: dict[str, Any], path: str, item: dict[str, Any]
 ) -> None:
     world.autoscale(metric)
-    names = [pod["metadata"]["name"] for pod in world.cluster.list("Pod", "shop")]
-    text = json.dumps(body)
-    items = [item for name in names for item in json.loads(text.replace("PODS", name))["items"]]
-    world.metrics.answers[path.partition("?")[0]] = {"items": items if "PODS" in text else body["items"]}
+    text = json.dumps(item)
+    names = [pod["metadata"]["name"] for pod in world.cluster.list("Pod", "shop")] if "PODS" in text else [""]
+    items = [json.loads(text.replace("PODS", name)) for name in names]
+    world.metrics.answers[path.partition("?")[0]] = {"items": items}
 
     await world.controller.sync(KEY)
 
@@ -225,22 +168,9 @@ async def test_every_api_is_asked_as_the_controller_asks(
     assert world.replicas() == 4  # what is needed: 35 of 10 each, or 350m of 100m each
 
 
-@pytest.mark.parametrize(
-    ("spec", "forbidden", "condition"),
-    [
-        ({}, ("get", "no metric"), ("ScalingActive", "FailedGetPodsMetric")),
-        ({}, ("list", "pods"), ("ScalingActive", "FailedGetPodsMetric")),
-        ({}, ("update", "deployments/scale"), ("AbleToScale", "FailedUpdateScale")),
-        (
-            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Nothing", "name": "web"}},
-            ("list", "pods"),
-            ("AbleToScale", "FailedGetScale"),
-        ),
-    ],
-    ids=["a metric", "pods", "a write", "a target"],
-)
+@pytest.mark.parametrize(("spec", "forbidden", "condition"), answers("sandbox/native_hpa", "failures"))
 async def test_what_fails_is_a_condition(
-    world: HandSyncedHPAs, spec: dict[str, Any], forbidden: tuple[str, str], condition: tuple[str, str]
+    world: HandSyncedHPAs, spec: dict[str, Any], forbidden: list[str], condition: list[str]
 ) -> None:
     world.autoscale(**spec)
     if forbidden[1] != "no metric":
@@ -291,14 +221,7 @@ async def test_what_is_not_changed_conflicts_with_nothing(world: HandSyncedHPAs)
     assert writes(world) == 0
 
 
-@pytest.mark.parametrize(
-    ("code", "times", "attempts", "replicas"),
-    [
-        pytest.param(409, 4, 5, 4, id="the fifth attempt succeeds"),
-        pytest.param(409, 5, 5, 2, id="there is no sixth"),
-        pytest.param(503, 1, 1, 2, id="only after conflicts"),
-    ],
-)
+@pytest.mark.parametrize(("code", "times", "attempts", "replicas"), answers("sandbox/native_hpa", "attempts"))
 async def test_attempts(world: HandSyncedHPAs, code: int, times: int, attempts: int, replicas: int) -> None:
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")

@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import io
 import json
 import os
 import re
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from rich.console import Console
 
 from adapter.errors import RunError
-from fastpath_sandbox.demo import pages, run
+from fastpath_sandbox.demo import pages
 from tests.support import waiting
 from tests.support.processor import limited
 
@@ -41,19 +39,16 @@ async def _read(session: aiohttp.ClientSession, url: str) -> str:
         return await response.text()
 
 
-async def test_a_browser_shows_both_workloads(opened: Callable[[], list[str]]) -> None:
-    screen = io.StringIO()
-    demo = run.run("test", seconds=None, port=0, console=Console(file=screen, width=80), ui=True)
-    async with waiting.running(demo), aiohttp.ClientSession() as session:
-        await waiting.until(lambda: re.search(r"^pages .*\n", screen.getvalue(), re.MULTILINE), 30.0)
-        shown = dict(re.findall(r"^(pages|cluster) +(\S+)", screen.getvalue(), re.MULTILINE))
-        await waiting.until(opened)
-        assert opened() == [shown["pages"]]
+async def _look(screen: str, opened: list[str]) -> None:
+    """Look at the page that a browser was told to open, and at what the cluster aggregates."""
+    shown = dict(re.findall(r"^(pages|cluster) +(\S+)", screen, re.MULTILINE))
+    assert opened == [shown["pages"]]
+    async with aiohttp.ClientSession() as session:
         page = await _read(session, shown["pages"])
         assert "web-fast" in page
         assert "web-native" in page
         apis = json.loads(await _read(session, f"{shown['cluster']}/apis/custom.metrics.k8s.io/v1beta2"))
-        assert apis["groupVersion"] == "custom.metrics.k8s.io/v1beta2", "the adapter serves it"
+    assert apis["groupVersion"] == "custom.metrics.k8s.io/v1beta2", "the adapter serves it"
 
 
 async def test_pages_that_are_not_served_end_the_demo(opened: Callable[[], list[str]]) -> None:
@@ -78,17 +73,21 @@ async def test_a_signal_to_the_demo_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither Prometheus nor the server of the pages, nor the folder with the token."""
-    temporary = tmp_path / "temporary"
+    temporary, screen = tmp_path / "temporary", tmp_path / "screen"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "adapter", "demo", "--ui"),
-        stdout=asyncio.subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),
-    )
+    with screen.open("wb") as stdout:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "adapter", "demo", "--ui"),
+            stdout=stdout,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),
+        )
     children: list[int] = []
     try:
         await waiting.until(opened, 40.0)
+        if number == signal.SIGINT:
+            await waiting.until(lambda: re.search(r"^pages .*\n", screen.read_text(), re.MULTILINE), 30.0)
+            await _look(screen.read_text(), opened())
         children = _children(process.pid)
         assert children
         process.send_signal(number)

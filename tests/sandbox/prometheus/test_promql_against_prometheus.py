@@ -14,6 +14,7 @@ import pytest
 
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
+from tests.support.answers import answers
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -186,20 +187,7 @@ async def test_times_are_read_alike(real: PrometheusServer, time: str) -> None:
     assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
 
 
-@pytest.mark.parametrize(
-    ("path", "parameters"),
-    [
-        ("/api/v1/series", {"match[]": ["temp"]}),
-        ("/api/v1/series", {"match[]": ['temp{pod="pod-1"}', '{__name__=~"^limit$|quota"}', "temp"]}),
-        ("/api/v1/series", {"match[]": ["nothing"]}),
-        ("/api/v1/series", {"match[]": ['{namespace!="",__name__!~"^requests.*"}']}),
-        ("/api/v1/series", {}),
-        ("/api/v1/series", {"match[]": ["temp"], "start": "x"}),
-        ("/api/v1/query", {"query": "1", "timeout": "x"}),
-        ("/api/v1/query", {"query": "1", "timeout": "", "time": "10"}),
-        ("/api/v1/query", {"query": "1", "timeout": "1m30s", "time": "10"}),
-    ],
-)
+@pytest.mark.parametrize(("path", "parameters"), answers("sandbox/promql", "endpoints"))
 async def test_other_endpoints(real: PrometheusServer, path: str, parameters: Any) -> None:
     expected = ask_real(real, path, parameters)
     assert await ask_sandbox(path, parameters) == expected

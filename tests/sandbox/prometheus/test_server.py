@@ -9,6 +9,7 @@ import pytest
 
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
+from tests.support.answers import answers
 
 NOW = 1_700_000_010.0
 
@@ -54,27 +55,7 @@ async def test_a_long_query_by_post(api: aiohttp.ClientSession) -> None:
         assert response.status == 200
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("up[5m:1m]", "a subquery"),
-        ("rate(up[5m:1m])", "a subquery"),
-        ("up[5m]", "a range vector as the result"),
-        ("up @ 10", "the @ modifier"),
-        ("topk(1, up)", "the aggregation topk"),
-        ('count_values("x", up)', "the aggregation count_values"),
-        ("absent(up)", "the function absent"),
-        ("max_over_time(up[5m])", "the function max_over_time"),
-        ("timestamp(sum(up))", "the function timestamp"),
-        ("time()", "the function time"),
-        ('label_replace(up, "a", "b", "c", "d")', "the function label_replace"),
-        ("histogram_quantile(0.9, up)", "the function histogram_quantile"),
-        ("up * 2", "an operator between two expressions"),
-        ("-up", "a sign"),
-        ('"up"', "a string"),
-        ('{job="a" or job="b"}', "or between matchers"),
-    ],
-)
+@pytest.mark.parametrize(("text", "named"), answers("sandbox/prometheus", "outside"))
 async def test_what_is_outside_the_subset_is_named(api: aiohttp.ClientSession, text: str, named: str) -> None:
     status, answer = await query(api, text)
     assert (status, answer["errorType"]) == (400, "bad_data")

@@ -9,51 +9,8 @@ from fastpath_sandbox.apiserver import patches
 from tests.support.kubectl import Kubectl
 from tests.support.verbs import Printed
 
-HPA = """\
-# who shops
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata:
-  name: web
-  annotations: {owner: "shop"} # é
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  maxReplicas: 20
-  metrics:
-  - type: Pods
-    pods:
-      metric: {name: requests}
-      target: {type: AverageValue, averageValue: "0.5k"}
-"""
-BOOSTED = (
-    HPA.replace('"shop"}', '"shop", fastpath.io/mode: boost}')
-    + """\
-  - type: External
-    external:
-      metric:
-        name: fastpath_replicas
-        selector:
-          matchLabels:
-            autoscaler: web
-      target:
-        type: AverageValue
-        averageValue: "1"
-"""
-)
-OLD = """\
-apiVersion: autoscaling/v1
-kind: HorizontalPodAutoscaler
-metadata:
-  name: web
-spec:
-  scaleTargetRef:
-    apiVersion: apps/v1
-    kind: Deployment
-    name: web
-  maxReplicas: 20
-"""
-
-
+DOCUMENTS = Path(__file__).parents[2] / "data" / "documents"
+HPA, BOOSTED, OLD = ((DOCUMENTS / f"{name}.yaml").read_text() for name in ("shop", "shop-boosted", "hpa-v1"))
 Run = Callable[..., Printed]
 
 

@@ -9,7 +9,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from fastpath_sandbox.apiserver import patches
 from fastpath_tools.boost import boost_patch
-from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation, Wish, apply
+from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, PatchOperation, Wish, apply
+from tests.support.answers import answers
 
 
 class HPA(HorizontalPodAutoscaler, frozen=True):
@@ -45,38 +46,16 @@ def test_the_handshake_is_the_one_that_counts() -> None:
 
 DOCUMENT: dict[str, Any] = {"a": {"b/c~d": 1, "e": None}, "list": [{"x": 1}, {"x": 2}, 3]}
 
-CASES: dict[str, tuple[list[PatchOperation], dict[str, Any]]] = {
-    "add a key": (
-        [PatchOperation(ADD, ("a", "new"), {"y": []})],
-        {"a": {"b/c~d": 1, "e": None, "new": {"y": []}}},
-    ),
-    "add over null": ([PatchOperation(ADD, ("a", "e"), 5)], {"a": {"b/c~d": 1, "e": 5}}),
-    "replace a key with signs": (
-        [PatchOperation(REPLACE, ("a", "b/c~d"), "two")],
-        {"a": {"b/c~d": "two", "e": None}},
-    ),
-    "remove keys": ([PatchOperation(REMOVE, ("a", "b/c~d")), PatchOperation(REMOVE, ("a", "e"))], {"a": {}}),
-    "add at the end": ([PatchOperation(ADD, ("list", END), 4)], {"list": [{"x": 1}, {"x": 2}, 3, 4]}),
-    "add at the start": ([PatchOperation(ADD, ("list", "0"), 0)], {"list": [0, {"x": 1}, {"x": 2}, 3]}),
-    "replace and remove items": (
-        [
-            PatchOperation(REPLACE, ("list", "2"), "z"),
-            PatchOperation(TEST, ("list", "1", "x"), 2),
-            PatchOperation(REMOVE, ("list", "1")),
-        ],
-        {"list": [{"x": 1}, "z"]},
-    ),
-    "below an item": ([PatchOperation(REMOVE, ("list", "1", "x"))], {"list": [{"x": 1}, {}, 3]}),
-}
 
-
-@pytest.mark.parametrize("case", CASES)
-def test_operations_do_what_an_api_server_does_with_them(case: str) -> None:
-    operations, changed = CASES[case]
-    given = copy.deepcopy(DOCUMENT)
-    made = apply(given, operations)
+@pytest.mark.parametrize(("given", "changed"), answers("boost/patch", "operations"))
+def test_operations_do_what_an_api_server_does_with_them(
+    given: list[list[Any]], changed: dict[str, Any]
+) -> None:
+    operations = [PatchOperation(op, tuple(path), *value) for op, path, *value in given]
+    document = copy.deepcopy(DOCUMENT)
+    made = apply(document, operations)
     assert made == DOCUMENT | changed == patches.json_patch(DOCUMENT, [each.plain() for each in operations])
-    assert given == DOCUMENT
+    assert document == DOCUMENT
 
 
 def test_what_is_put_in_is_not_shared() -> None:

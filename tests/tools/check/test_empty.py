@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from adapter.rules.registry import CustomEntry, Registry
 from fastpath_tools.check import empty, report
 from fastpath_tools.check.empty import EmptyCase, Value
 from fastpath_tools.check.wanted import Wanted, build_query, locate, parse_wanted
+from tests.support.answers import answers
 from tests.support.world import compile_text, series
 
 TRANSCRIPTS = Path(__file__).parents[2] / "golden" / "check"
@@ -59,18 +61,10 @@ def entry(metric: str, wanted: str) -> CustomEntry:
     return found
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("pod/shop/web-0", Wanted("pod", "shop", "web-0")),
-        ("deployments.apps/shop/*", Wanted("deployments.apps", "shop", "*")),
-        ("node/a", Wanted("node", None, "a")),
-        ("shop", Wanted("", "shop", "")),
-    ],
-)
-def test_parse_wanted(text: str, wanted: Wanted) -> None:
-    assert parse_wanted(text) == wanted
-    assert str(wanted) == text
+@pytest.mark.parametrize(("text", "wanted"), answers("check/empty", "wanted"))
+def test_parse_wanted(text: str, wanted: list[Any]) -> None:
+    assert parse_wanted(text) == Wanted(*wanted)
+    assert str(Wanted(*wanted)) == text
 
 
 @pytest.mark.parametrize("text", ["", "/", "pod/", "pod//a", "pod/a/b/c"])
@@ -96,23 +90,17 @@ def test_build_query() -> None:
     assert query_of("load", "node/a").render(None, ["a"]) == 'load{code="200",node="a"}'
 
 
-@pytest.mark.parametrize(
-    ("value", "zero", "expected"),
-    [
-        (1.5, False, ("1500m", "", "")),
-        (math.nan, True, ("0", "", "")),
-        (math.nan, False, ("", "NaN is not a finite number and is left out", "or set onNaN: zero")),
-        (-math.inf, True, ("", "-Inf is not a finite number and is left out", "where it divides by zero")),
-        (HISTOGRAM, True, ("", "a native histogram is not a finite number and is left out", "histogram_avg")),
-        (1e17, False, ("", "1e+17 is beyond 9.2e15, the limit of a quantity: requests fail", "clamp_max")),
-    ],
-)
-def test_value_of(value: float, *, zero: bool, expected: tuple[str, str, str]) -> None:
-    answer = empty.value_of(Sample({}, value, 0.0), OnNaN.ZERO if zero else None, external=False)
-    assert answer[:2] == expected[:2]
+def number(text: str) -> float:
+    return HISTOGRAM if text == "histogram" else float(text)
+
+
+@pytest.mark.parametrize(("value", "zero", "expected"), answers("check/empty", "values"))
+def test_value_of(value: str, *, zero: bool, expected: list[str]) -> None:
+    answer = empty.value_of(Sample({}, number(value), 0.0), OnNaN.ZERO if zero else None, external=False)
+    assert list(answer[:2]) == expected[:2]
     assert expected[2] in answer.remedy
     assert ("onNaN" in answer.remedy) is ("onNaN" in expected[2])
-    assert answer.refused is (value == 1e17)
+    assert answer.refused is (value == "1e17")
 
 
 @pytest.mark.parametrize(
@@ -125,28 +113,12 @@ def test_a_sum_without_a_part_is_refused(on_nan: OnNaN | None, outcome: str) -> 
     assert answer.refused is (on_nan is not OnNaN.DROP)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (1.0, "1"),
-        (0.1234567890123, "0.123456789"),
-        (math.nan, "NaN"),
-        (math.inf, "+Inf"),
-        (1795190000.5, "1795190000"),
-    ],
-)
-def test_show_number(value: float, shown: str) -> None:
-    assert report.show_number(value) == shown
+@pytest.mark.parametrize(("value", "shown"), answers("check/empty", "numbers"))
+def test_show_number(value: str, shown: str) -> None:
+    assert report.show_number(float(value)) == shown
 
 
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [
-        ("type", "no, so every request fails: let metricsQuery give one sample for each object"),
-        ("query", "Prometheus refuses the query (no): fix metricsQuery, or what the selector puts into it"),
-        ("timeout", "Prometheus does not answer the query (no): check its address and its load"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "sentence"), answers("check/empty", "refused"))
 def test_refused(kind: str, sentence: str) -> None:
     assert empty.refused(errors.PrometheusError(kind, "no")) == sentence
 
@@ -155,19 +127,9 @@ def values_of(*values: float) -> list[Value]:
     return [empty.value_of(Sample({}, value, 0.0), None, external=False) for value in values]
 
 
-@pytest.mark.parametrize(
-    ("values", "on_nan", "said"),
-    [
-        ([1.0, math.nan], None, "1 of 2 values has no quantity (NaN is not a finite number"),
-        ([1.0], None, ""),
-        ([math.inf, HISTOGRAM], None, "2 of 2 values have no quantity (+Inf is not a finite number"),
-        ([math.nan, math.inf, HISTOGRAM], OnNaN.DROP, ""),
-        ([math.nan, 1e17], OnNaN.DROP, "1 of 2 values has no quantity (1e+17 is beyond 9.2e15"),
-        ([math.nan, -1e17], None, "2 of 2 values have no quantity (-1e+17 is beyond 9.2e15"),
-    ],
-)
-def test_values_without_a_quantity(values: list[float], on_nan: OnNaN | None, said: str) -> None:
-    sentence = empty.faulty(values_of(*values), on_nan)
+@pytest.mark.parametrize(("values", "on_nan", "said"), answers("check/empty", "faulty"))
+def test_values_without_a_quantity(values: str, on_nan: str | None, said: str) -> None:
+    sentence = empty.faulty(values_of(*map(number, values.split())), OnNaN(on_nan) if on_nan else None)
     assert sentence.startswith(said)
     assert bool(sentence) is bool(said)
     assert ("clamp_max" in sentence) is ("beyond" in said)

@@ -9,50 +9,14 @@ from typing import Any
 import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.answers import answers
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.verbs import Printed, printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
-RULES = """
-rules:
-- seriesQuery: 'lat{pod!=""}'
-  resources: &pod {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {as: base_p9}
-  metricsQuery: >-
-    histogram_quantile(0.9, sum(rate(<<.Series>>_bucket{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>, le))
-- seriesQuery: 'lat_bucket{pod!=""}'
-  resources: *pod
-  name: {as: p9}
-  metricsQuery: 'histogram_quantile(0.9, sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>))'
-  onWarnings: accept
-- seriesQuery: 'lat_count{pod!=""}'
-  resources: *pod
-  name: {as: short}
-  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[15s])) by (<<.GroupBy>>)'
-- seriesQuery: 'huge{pod!=""}'
-  resources: *pod
-  name: {as: huge_of_pods}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-externalRules:
-- &all
-  seriesQuery: 'huge'
-  resources: {namespaced: false}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-  onNaN: drop
-- {<<: *all, seriesQuery: lag}
-- {<<: *all, seriesQuery: lag, name: {as: ratio}, metricsQuery: 'lag{<<.LabelMatchers>>} / 0', onNaN: zero}
-- {<<: *all, seriesQuery: lag, name: {as: a_text}, metricsQuery: '"<<.Series>>"'}
-resourceRules:
-  cpu:
-    containerQuery: &containers 'sum(usage{<<.LabelMatchers>>,container!=""}) by (<<.GroupBy>>)'
-    nodeQuery: &nodes 'sum(usage{<<.LabelMatchers>>,id="/"}) by (<<.GroupBy>>)'
-    resources: &mapped
-      overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}
-    containerLabel: container
-  memory: {containerQuery: *containers, nodeQuery: *nodes, resources: *mapped, containerLabel: container}
-"""
+RULES = (Path(__file__).parents[2] / "data" / "rules" / "odd-values.yaml").read_text()
 
 
 def _samples(now: float) -> list[Written]:
@@ -107,23 +71,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize(
-    ("question", "parts"),
-    [
-        ("base_p9", ["makes base_p9 of lat", "it has lat_bucket, lat_count: select one of these"]),
-        ("lat", ["no rule makes lat of the series there are", "but lat_bucket, lat_count"]),
-        ("p9 --object=pod/shop/web-0", ["sum by (pod): histogram_quantile of lat_bucket needs the label le"]),
-        ("short --object=pod/shop/web-0", ["[15s]: no longer than one scrape of 15 s: it never has"]),
-        ("huge_of_pods --object=pod/shop/web-0", ["9.3e+15 is beyond 9.2e15", "clamp_max"]),
-        ("huge --object=shop", ["huge has no usable value: 1 of 2 values has no", "beyond", "clamp_max"]),
-        (
-            "ratio --object=shop",
-            ["ratio has no usable value: 1 of 1 value", "-Inf is not a finite number"],
-        ),
-        ("lag --object=shop", ["lag has no usable value: -1500m is negative", "maxReplicas", "clamp_min"]),
-        ("a_text --object=shop", ["so every request fails"]),
-    ],
-)
+@pytest.mark.parametrize(("question", "parts"), answers("check/engine", "causes"))
 async def test_the_last_line_names_the_cause(run: Run, question: str, parts: list[str]) -> None:
     checked = await run(*f"--why={question}".split())
     conclusion = checked.out.splitlines()[-1]

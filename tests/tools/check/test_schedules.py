@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from adapter.bounds.schedule import windows
 from fastpath_tools.check import schedules
 from fastpath_tools.check.schedules import HORIZON, Place
+from tests.support.answers import answers
 from tests.support.schedules import schedule
 
 DAILY = {"from": "08:00", "to": "18:00"}
@@ -26,26 +27,7 @@ def _found(*listed: dict[str, Any], zone: str = "UTC", start: int = START) -> li
     ]
 
 
-@pytest.mark.parametrize(
-    ("floor", "ceiling", "at"),
-    [
-        (DAILY, DAILY, "2026-11-23 08:00:00"),
-        (DAILY, {"from": "17:59:59", "to": "20:00"}, "2026-11-23 17:59:59"),
-        (DAILY, {"from": "18:00", "to": "20:00"}, ""),
-        (DAILY | {"days": ["Mon"]}, DAILY | {"days": ["Tue"]}, ""),
-        ({"from": "22:00", "to": "06:00"}, {"from": "05:00", "to": "07:00"}, "2026-11-23 05:00:00"),
-        (DAILY, {"cron": "0 17 1 6 *", "for": "2h"}, "2027-06-01 17:00:00"),
-        (DAILY, {"cron": "0 18 1 6 *", "for": "2h"}, ""),
-        (DAILY, {"start": "2030-01-01T00:00", "end": "2030-01-02T00:00"}, "2030-01-01 08:00:00"),
-        (DAILY, {"start": "2026-11-20T00:00", "end": "2026-11-20T24:00"}, ""),
-        (
-            {"start": "2030-01-01T00:00", "end": "2030-02-01T00:00"},
-            {"start": "2030-01-31T23:00", "end": "2030-03-01T00:00"},
-            "2030-01-31 23:00:00",
-        ),
-        ({"cron": "*/2 * * * *", "for": "30s"}, {"cron": "1-59/2 * * * *", "for": "30s"}, ""),
-    ],
-)
+@pytest.mark.parametrize(("floor", "ceiling", "at"), answers("check/schedules", "windows"))
 def test_when_windows_meet(floor: dict[str, Any], ceiling: dict[str, Any], at: str) -> None:
     assert _found(floor | FLOOR, ceiling | CEILING) == ([(0, 1, at)] if at else [])
     assert _found(ceiling | CEILING, floor | FLOOR) == ([(1, 0, at)] if at else [])

@@ -13,6 +13,7 @@ from adapter.model import local_time
 from fastpath_tools.convert import cron
 from fastpath_tools.convert.cron import UTC, WEEK, WEEK_START, KedaCronTrigger
 from fastpath_tools.convert.differences import Compared, sentences
+from tests.support.answers import answers
 from tests.support.schedules import schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -22,16 +23,7 @@ def _instant(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("0 8 * * 1-5", "0 8 * * 1-5"),
-        ("0 8 ? * MON-fri", "0 8 * * 1-5"),
-        ("*/15 0-23 1-31 JAN-DEC *", "0,15,30,45 * * * *"),
-        ("5/20 22,6,7 * 2 SUN,6", "5,25,45 6-7,22 * 2 0,6"),
-        ("0 8 1,15 * 0-6", "0 8 * * *"),
-    ],
-)
+@pytest.mark.parametrize(("text", "plain"), answers("convert/cron", "expressions"))
 def test_an_expression_in_plain_form(text: str, plain: str) -> None:
     assert str(cron.read(text)) == plain
     assert cron.read(plain) == cron.read(text)
@@ -72,23 +64,7 @@ def _week(trigger: KedaCronTrigger) -> list[str]:
     return [" - ".join(f"{local_time.local_at(at, UTC):%a %H:%M}" for at in span) for span in spans]
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "active"),
-    [
-        ("0 8 * * 1-2", "0 18 * * 1-2", ["Mon 08:00 - Mon 18:00", "Tue 08:00 - Tue 18:00"]),
-        # the next end after Tuesday's comes before the next start: Wednesday's, Thursday's, ...
-        ("0 8 * * 1-2", "0 18 * * *", ["Mon 08:00 - Mon 18:00", "Tue 08:00 - Sun 18:00"]),
-        # Tuesday's night has its end on Monday
-        (
-            "0 20 * * 1-2",
-            "0 6 * * 1-2",
-            ["Mon 00:00 - Mon 06:00", "Mon 20:00 - Tue 06:00", "Tue 20:00 - Mon 00:00"],
-        ),
-        # a start before the end supersedes the starts before it
-        ("0 8 * * *", "0 18 * * 3", ["Wed 08:00 - Wed 18:00"]),
-        ("0 0 * * 1", "0 0 * * 2", ["Mon 00:00 - Tue 00:00"]),
-    ],
-)
+@pytest.mark.parametrize(("start", "end", "active"), answers("convert/cron", "activity"))
 def test_when_keda_is_active(start: str, end: str, active: list[str]) -> None:
     assert _week(_trigger(start, end)) == active
 

@@ -34,6 +34,7 @@ from fastpath_tools.live.facts import (
     UsageFacts,
     UsageVerdict,
 )
+from tests.support.answers import answers
 from tests.support.doctor import CPU, HANDSHAKE
 
 NOW = 1_000_000 * SECOND
@@ -202,53 +203,14 @@ def test_a_gauge_of_pods_has_no_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "name", "state", "text", "advice"),
-    [
-        pytest.param(
-            {"lookback": 120.0},
-            "window",
-            State.WARNING,
-            "8 samples; 4 are enough",
-            "shorten the range of rules[0] to [60s] (saves 30 s)",
-            id="a long window",
-        ),
-        pytest.param(
-            {"series": SeriesFacts(True, 60.0, 4.0)},
-            "window",
-            State.WARNING,
-            "often holds fewer than two samples",
-            "set the range of rules[0] to [240s]",
-            id="a window of one sample",
-        ),
-        pytest.param(
-            {"lookback": 240.0, "series": SeriesFacts(True, 60.0, 4.0)},
-            "scrape",
-            State.WARNING,
-            "a sample every 60 s",
-            "scrape the series of rules[0] every 5 s (saves 28 s)",
-            id="a slow scrape",
-        ),
-        pytest.param(
-            {"series": SeriesFacts(True, 15.0, 95.0)},
-            "scrape",
-            State.WARNING,
-            "the newest sample is 95 s old",
-            "check why scrapes of its targets fail (saves 80 s)",
-            id="stale samples",
-        ),
-        pytest.param(
-            {"series": SeriesFacts(False)},
-            "scrape",
-            State.FAULT,
-            "no sample now for rules[0]",
-            "check that its targets are up and scraped",
-            id="no series",
-        ),
-    ],
+    ("changes", "series", "name", "state", "text", "advice"), answers("doctor/diagnosis", "sources")
 )
-def test_sources(changes: dict[str, Any], name: str, state: State, text: str, advice: str) -> None:
-    found = examine(facts(load(source=SOURCE._replace(**changes))))
-    assert hop(found, name).state is state
+def test_sources(
+    changes: dict[str, Any], series: list[Any] | None, name: str, state: str, text: str, advice: str
+) -> None:
+    source = SOURCE._replace(**changes)
+    found = examine(facts(load(source=source._replace(series=SeriesFacts(*series)) if series else source)))
+    assert hop(found, name).state.value == state
     assert text in hop(found, name).text
     assert found.change == advice
 
@@ -342,20 +304,10 @@ def test_a_growth_of_more_than_an_hour() -> None:
     assert times(found, "behavior") == (3600, 3600)
 
 
-@pytest.mark.parametrize(
-    ("policies", "current", "goal", "took"),
-    [
-        ([Policy(True, 100, 15 * SECOND)], 4, 8, 0),
-        ([Policy(True, 50, 15 * SECOND)], 4, 8, 15),
-        ([Policy(True, 10, 60 * SECOND)], 10, 20, 300),
-        ([Policy(False, 4, 15 * SECOND), Policy(True, 100, 15 * SECOND)], 1, 5, 0),
-        ([Policy(False, 4, 15 * SECOND)], 1, 6, 15),
-        ([Policy(False, 1, 15 * SECOND)], 3, 3, 0),
-        ([Policy(False, 1, 1800 * SECOND)], 4, 8, None),
-    ],
-)
-def test_growth(policies: list[Policy], current: int, goal: int, took: int | None) -> None:
-    assert autoscaler_hops.growth_seconds(Rules(0, "Max", tuple(policies)), current, goal) == took
+@pytest.mark.parametrize(("policies", "current", "goal", "took"), answers("doctor/diagnosis", "growth"))
+def test_growth(policies: list[list[Any]], current: int, goal: int, took: int | None) -> None:
+    rules = Rules(0, "Max", tuple(Policy(share, value, period * SECOND) for share, value, period in policies))
+    assert autoscaler_hops.growth_seconds(rules, current, goal) == took
 
 
 # -- how it is told
@@ -381,19 +333,7 @@ def test_a_table_has_the_slowest_first() -> None:
     assert " warning  " in lines[1]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0 s"),
-        (0.04, "40 ms"),
-        (0.0996, "0.1 s"),
-        (7.5, "7.5 s"),
-        (9.96, "10 s"),
-        (119.4, "119 s"),
-        (150, "2 m 30 s"),
-        (600, "10 m"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), answers("doctor/diagnosis", "seconds"))
 def test_seconds(value: float, text: str) -> None:
     assert seconds(value) == text
 

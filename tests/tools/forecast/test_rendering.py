@@ -5,7 +5,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from adapter.bounds.forecast.minimum import ABSENT, BUDGET, COVERAGE, UNKNOWN
 from adapter.bounds.forecast.verdict import (
     AHEAD,
     POINT,
@@ -18,6 +17,7 @@ from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
 from fastpath_tools.forecast import picture, wording
 from fastpath_tools.simulate import results
 from fastpath_tools.simulate.results import RolledVerdict
+from tests.support.answers import answers
 from tests.tools.forecast.cards import AT, NO_FORECAST, candidate, card
 
 WEEK = candidate("week")
@@ -86,19 +86,7 @@ def test_a_load_without_a_date_has_no_times() -> None:
     assert "2026" not in wording.to_text("web", card(WEEK, chosen="week"), [], is_dated=False)
 
 
-@pytest.mark.parametrize(
-    ("mode", "floor", "withheld", "said"),
-    [
-        (FLOOR, 12, "", "now the floor is 12"),
-        (ADVISE, 12, "", "now the floor would be 12"),
-        (FLOOR, 0, "", "now there is no floor"),
-        (FLOOR, 0, BUDGET, "would cost more than maxExtra, 15 % (BudgetExceeded)"),
-        (FLOOR, 0, COVERAGE, "above its upper bound too often (CoverageBroken)"),
-        (FLOOR, 0, ABSENT, "lower than on the days that the forecast is made from (DemandAbsent)"),
-        (FLOOR, 0, UNKNOWN, "the demand is not known (DemandUnknown)"),
-        (FLOOR, 0, "FromTheFuture", "now there is no floor: FromTheFuture"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "floor", "withheld", "said"), answers("forecast/rendering", "holds"))
 def test_what_holds_now(mode: str, floor: int, withheld: str, said: str) -> None:
     assert wording.holds(card(WEEK, chosen="week", mode=mode), floor, withheld).endswith(said)
 

@@ -1,4 +1,7 @@
-"""Values of the prometheus-adapter chart: recognition, conversion as by the chart, paths of faults."""
+"""Values of the prometheus-adapter chart: recognition, conversion as by the chart, paths of faults.
+
+The default rules, and what is rendered: tests/golden/check/chart-values and print-config.
+"""
 
 import pytest
 import yaml
@@ -7,8 +10,9 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.config import rules_file
-from adapter.config.rules_config import OverrideConfig, Parsed, RuleConfig, RulesConfig
+from adapter.config.rules_config import Parsed, RuleConfig, RulesConfig
 from fastpath_tools.live import chart_values as helm_values
+from tests.support.answers import answers
 
 CUSTOM = "{seriesQuery: q, metricsQuery: m}"
 
@@ -32,100 +36,12 @@ def content(rules: tuple[RuleConfig, ...]) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("rules: {default: false}", True),
-        ("rules: {}", True),
-        ("rules: {nonsense: 1}", True),
-        ("prometheus: {url: http://p}", True),
-        ("replicas: 2\nrules:", True),
-        ("default: false\ncustom: []", True),
-        ("external: []", True),
-        ("prometheus-adapter: {rules: {custom: []}}", True),
-        ("prometheus-adapter: {}\nother: 1", True),
-        ("fastpath: {scaler: {enabled: true}}", True),
-        ("scaler: {enabled: true}", True),
-        ("x: &x {default: true}\nrules: {<<: *x}", True),
-        ("", False),
-        ("rules:", False),
-        ("rules: []", False),
-        ("rules: []\ndefault: true", False),
-        ("rules: []\nreplicas: 1", False),
-        ("externalRules: []\nreplicas: 1", False),
-        ("custom: []\nexternalRules: []", False),
-        ("apiVersion: v1\nkind: ConfigMap", False),
-        ("[]", False),
-        ("text", False),
-        ("{", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), answers("live/chart_values", "recognition"))
 def test_values_are_told_from_a_rules_file(text: str, expected: bool) -> None:  # noqa: FBT001 - a table column
     assert helm_values.is_chart_values(text) is expected
 
 
-def test_the_six_default_rules() -> None:
-    parsed = parse("rules: {}")
-    assert not parsed.faults
-    assert not parsed.fatal
-    container, other = (
-        '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}',
-        '{namespace!="",__name__!~"^container_.*"}',
-    )
-    rules = parsed.config.rules
-    assert [rule.path for rule in rules] == [f"rules.default[{n}]" for n in range(6)]
-    assert [rule.series_query for rule in rules] == [container] * 3 + [other] * 3
-    assert [[entry.is_not for entry in rule.series_filters] for rule in rules] == [
-        [],
-        ["^container_.*_seconds_total$"],
-        ["^container_.*_total$"],
-        [".*_total$"],
-        [".*_seconds_total"],
-        [],
-    ]
-    assert [rule.name_matches for rule in rules] == [
-        "^container_(.*)_seconds_total$",
-        "^container_(.*)_total$",
-        "^container_(.*)$",
-        "",
-        "^(.*)_total$",
-        "^(.*)_seconds_total$",
-    ]
-    assert {rule.name_as for rule in rules} == {""}
-    rate = 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[5m])) by (<<.GroupBy>>)'
-    plain_rate = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)"
-    assert [rule.metrics_query for rule in rules] == [
-        rate,
-        rate,
-        'sum(<<.Series>>{<<.LabelMatchers>>,container!="POD"}) by (<<.GroupBy>>)',
-        "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-        plain_rate,
-        plain_rate,
-    ]
-    overrides = (OverrideConfig("namespace", "", "namespace"), OverrideConfig("pod", "", "pod"))
-    assert [rule.resources.overrides for rule in rules] == [overrides] * 3 + [()] * 3
-    assert [rule.resources.template for rule in rules] == [""] * 3 + ["<<.Resource>>"] * 3
-
-
-@pytest.mark.parametrize(
-    ("written", "count"),
-    [
-        ("default: true", 6),
-        ("custom: []", 6),
-        ("default: 'false'", 6),
-        ("default: 1", 6),
-        ("default: {a: 1}", 6),
-        ("default: false", 0),
-        ("default: off", 0),
-        ("default: ''", 0),
-        ("default: 0", 0),
-        ("default: 0.0", 0),
-        ("default: {}", 0),
-        ("default: []", 0),
-        ("default: ~", 0),
-        ("default:", 0),
-    ],
-)
+@pytest.mark.parametrize(("written", "count"), answers("live/chart_values", "defaults"))
 def test_default_counts_by_truth_of_go_templates(written: str, count: int) -> None:
     assert len(parse(f"rules:\n  {written}\n").config.rules) == count
 
@@ -191,17 +107,7 @@ def test_values_without_rules_give_the_default_ones() -> None:
 
 @pytest.mark.parametrize(
     ("text", "path", "words"),
-    [
-        ("rules: {existing: my-rules}", "rules.existing", "rules of this ConfigMap"),
-        ("rules: {custom: {seriesQuery: q}}", "rules.custom", "expected a list of rules"),
-        ("rules: {external: text}", "rules.external", "expected a list of rules"),
-        ("replicas: 1\nrules: ~", "rules", "the chart fails otherwise"),
-        ("replicas: 1\nrules: text", "rules", "the chart fails otherwise"),
-        ("prometheus-adapter: {rules: []}", "prometheus-adapter.rules", "the chart fails otherwise"),
-        ("rules: []", "", "expected the chart's values"),
-        ("", "", "expected the chart's values"),
-        ("{", "", "not YAML"),
-    ],
+    answers("live/chart_values", "fatal"),
 )
 def test_values_that_the_chart_would_not_render_are_fatal(text: str, path: str, words: str) -> None:
     parsed = parse(text)
@@ -234,28 +140,7 @@ rules:
     assert [rule.path for rule in parsed.config.rules] == ["rules.custom[0]"]
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "words"),
-    [
-        ("rules: {externalRules: []}", "rules.externalRules", "write external"),
-        ("rules: {rules: []}", "rules.rules", "write custom"),
-        ("rules: {resourceRules: {}}", "rules.resourceRules", "write resource"),
-        ("rules: {customs: []}", "rules.customs", "the section has default, custom"),
-        ("rules: {}\nprometheus: {external: []}", "prometheus.external", "write rules.external,"),
-        ("rules: {}\nprometheus: {rules: {custom: []}}", "prometheus.rules", "write rules,"),
-        ("rules: {}\nprometheus: {rules: []}", "prometheus.rules", "write rules.custom,"),
-        ("rules: {}\nexternal: []", "external", "write rules.external,"),
-        ("rules: {}\nexternalRules: []", "externalRules", "write rules.external,"),
-        (
-            "prometheus-adapter: {rules: {}, resource: {}}",
-            "prometheus-adapter.resource",
-            "write prometheus-adapter.rules.resource,",
-        ),
-        ("rules: {default: true, default: true}", "rules.default", "given twice"),
-        ("rules: {custom: [{seriesQuery: a, seriesQuery: b}]}", "rules.custom[0].seriesQuery", "given twice"),
-        ("rules: {custom: [{<<: text}]}", 'rules.custom[0]["<<"]', "to merge"),
-    ],
-)
+@pytest.mark.parametrize(("text", "path", "words"), answers("live/chart_values", "hidden"))
 def test_what_helm_hides_is_said(text: str, path: str, words: str) -> None:
     parsed = parse(text)
     assert len(parsed.config.rules) >= 6
@@ -272,26 +157,7 @@ def test_other_values_are_not_our_business() -> None:
     assert not parse(text).faults
 
 
-@pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        ("yes", "true"),
-        ("N", "false"),
-        ("012", "10"),
-        ("0x1F", "31"),
-        ("-0b11", "-3"),
-        ("+1_000", "1000"),
-        ("09", "09"),
-        ("123456789012345678901", "123456789012345678901"),
-        ("1:30", "1:30"),
-        ("'012'", "012"),
-        ("1.50", "1.50"),
-        ("!!binary aGk=", "hi"),
-        ("~", ""),
-        ("!!int 0b", "0b"),
-        ("!!int 09", "09"),
-    ],
-)
+@pytest.mark.parametrize(("written", "text"), answers("live/chart_values", "scalars"))
 def test_scalars_are_spelled_as_after_a_trip_through_json(written: str, text: str) -> None:
     values = f"rules: {{default: false, custom: [{{name: {{as: {written}}}}}]}}"
     (rule,) = parse(values).config.rules
@@ -311,59 +177,16 @@ def test_labels_come_out_sorted() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        ("{<<: *base, name: {as: z}}", ("q", "", "z")),
-        ("{seriesQuery: x, <<: *base}", ("q", "m", "a")),
-        ("{<<: [{seriesQuery: first}, *base]}", ("first", "m", "a")),
-    ],
-)
-def test_merge_keys_replace_whole_values(entry: str, expected: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize(("entry", "expected"), answers("live/chart_values", "merges"))
+def test_merge_keys_replace_whole_values(entry: str, expected: list[str]) -> None:
     values = f"x: &base {{seriesQuery: q, name: {{matches: m, as: a}}}}\nrules: {{custom: [{entry}]}}"
     rule = parse(values).config.rules[-1]
-    assert (rule.series_query, rule.name_matches, rule.name_as) == expected
+    assert [rule.series_query, rule.name_matches, rule.name_as] == expected
 
 
 def test_a_list_as_a_key_is_a_fault_of_its_rule() -> None:
     parsed = parse("rules: {default: false, custom: [{? [a] : b}]}")
     assert [fault.expected for fault in parsed.faults] == ["expected text as the key"]
-
-
-def test_rendered_text() -> None:
-    values = """\
-rules:
-  default: false
-  custom:
-  - seriesQuery: 'up{a="b"}'   # a comment
-    metricsQuery: >-
-      sum(up)
-      by (x)
-    name: {matches: "^(.*)$", as: "no"}
-  external:
-  - {seriesQuery: ünï}
-  resource:
-    window: 5m
-"""
-    assert helm_values.render_config(values) == (
-        "rules:\n"
-        "- metricsQuery: >-\n    sum(up) by (x)\n"
-        '  name:\n    as: "no"\n    matches: "^(.*)$"\n'
-        "  seriesQuery: 'up{a=\"b\"}'\n"
-        "externalRules:\n- seriesQuery: ünï\n"
-        "resourceRules:\n  window: 5m\n"
-    )
-
-
-def test_nothing_is_rendered_as_an_empty_file() -> None:
-    assert helm_values.render_config("rules: {default: false}") == ""
-
-
-def test_shared_nodes_are_written_out() -> None:
-    values = f"x: &r {CUSTOM}\nrules: {{default: false, custom: [*r, *r]}}"
-    rendered = helm_values.render_config(values)
-    assert "&" not in rendered
-    assert rendered.count("seriesQuery: q") == 2
 
 
 SCALARS = (

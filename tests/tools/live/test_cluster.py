@@ -13,6 +13,7 @@ from fastpath_tools.live.cluster import option_values
 from fastpath_tools.live.sources import selectors_of
 from tests.golden.stored_clusters import StoredCluster
 from tests.support.answering import AnsweringServer, forward
+from tests.support.answers import answers
 from tests.support.doctor import Doctor
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor"
@@ -73,30 +74,11 @@ async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Doctor) -> Non
     assert "503" in finished.err
 
 
-@pytest.mark.parametrize(
-    ("query", "selectors"),
-    [
-        ('sum(rate(a{b="c"}[1m] offset 5m)) by (pod)', ['a{b="c"}']),
-        ('a{x!="y"} / on(pod) b{z=~"1|2",w!~"q"}', ['a{x!="y"}', 'b{z=~"1|2",w!~"q"}']),
-        ('{__name__="a"} + {__name__="a"}', ['{__name__="a"}']),
-        ("time()", []),
-        ("sum(", []),
-        ('x{"a.io/b"="c"}', ['x{"a.io/b"="c"}']),
-    ],
-)
+@pytest.mark.parametrize(("query", "selectors"), answers("live/cluster", "selectors"))
 def test_selectors_of_a_query(query: str, selectors: list[str]) -> None:
     assert selectors_of(query) == selectors
 
 
-@pytest.mark.parametrize(
-    ("words", "value"),
-    [
-        (["--period=5s"], "5s"),
-        (["--period", "5s"], "5s"),
-        (["--periods=5s"], ""),
-        (["--period=1s", "--period=2s"], "2s"),
-        ([], ""),
-    ],
-)
+@pytest.mark.parametrize(("words", "value"), answers("live/cluster", "flags"))
 def test_flags_of_a_command_line(words: list[str], value: str) -> None:
     assert ["", *option_values(words, "--period")][-1] == value

@@ -13,6 +13,7 @@ from fastpath_tools import certs, preflight
 from fastpath_tools.live import cluster_options
 from fastpath_tools.live.cluster_options import KubeconfigOptions
 from tests.support.answering import AnsweringServer
+from tests.support.answers import answers
 
 COMMAND = Command(verb="ask", options=KubeconfigOptions, about="Asks.\n")
 
@@ -132,17 +133,7 @@ def test_the_former_name_of_the_folder_is_deprecated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "name"),
-    [
-        ("current-context: prod", [], "prod"),
-        ("current-context: prod", ["--context=test"], "test"),
-        ("current-context:", [], ""),
-        ("{}", [], ""),
-        ("- a list", [], ""),
-        ("{", [], ""),
-        (None, [], ""),
-    ],
-    ids=str,
+    ("content", "arguments", "name"), answers("live/cluster_options", "contexts"), ids=str
 )
 def test_the_name_of_the_context(
     content: str | None, arguments: list[str], name: str, tmp_path: Path

@@ -18,6 +18,7 @@ from fastpath_tools.live.api_objects import (
     measure_starts,
 )
 from fastpath_tools.live.facts import Probe, Pulls, Starts, Unread
+from tests.support.answers import answers
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600
@@ -106,30 +107,8 @@ def test_the_newest_pods_weigh_most() -> None:
     assert found.times.total == Percentiles(20, 60)
 
 
-@pytest.mark.parametrize(
-    ("containers", "probe"),
-    [
-        ([], None),
-        ([{"name": "web"}], None),
-        ([{"name": "web", "readinessProbe": {}}], ("readiness probe of container web", 0, 10)),
-        (
-            [{"name": "web", "readinessProbe": {"initialDelaySeconds": 5, "periodSeconds": 3}}],
-            ("readiness probe of container web", 5, 3),
-        ),
-        (
-            [{"name": "web", "readinessProbe": {"periodSeconds": 30}, "startupProbe": {"periodSeconds": 4}}],
-            ("startup probe of container web", 0, 4),
-        ),
-        (
-            [
-                {"name": "web", "readinessProbe": {"periodSeconds": 5}},
-                {"name": "mesh", "readinessProbe": {"initialDelaySeconds": 9}},
-            ],
-            ("readiness probe of container mesh", 9, 10),
-        ),
-    ],
-)
-def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float, float] | None) -> None:
+@pytest.mark.parametrize(("containers", "probe"), answers("live/pod_start", "probes"))
+def test_the_probe_that_can_delay_most(containers: Any, probe: list[Any] | None) -> None:
     """It is that of the newest pod."""
     older = pod(0, 1, 14, containers=[{"name": "former", "readinessProbe": {"periodSeconds": 60}}])
     found = measure_starts([pod(0, 1, 14, created=10, containers=containers), older])
@@ -140,29 +119,12 @@ def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float,
 
 @pytest.mark.parametrize(
     ("messages", "pulls"),
-    [
-        ([], None),
-        ([("a", 'Container image "x" already present on machine')], None),
-        ([("a", 'Successfully pulled image "x" in 5.2s')], Pulls(5.2, 1)),
-        (
-            [
-                ("a", 'Successfully pulled image "x" in 1.5s (4s including waiting). Image size: 10 bytes.'),
-                ("a", 'Successfully pulled image "y" in 500ms (1s including waiting). Image size: 10 bytes.'),
-                ("b", 'Successfully pulled image "x" in 1m5.5s (1m5.5s including waiting)'),
-                ("c", 'Successfully pulled image "x" in 2s (2s including waiting)'),
-                ("of another workload", 'Successfully pulled image "x" in 900s (900s including waiting)'),
-            ],
-            Pulls(5.0, 3),
-        ),
-        ([("a", 'Successfully pulled image "x" in a while'), ("b", "Successfully pulled image")], None),
-        ([("a", 'Successfully pulled image "x" in 5 (6 including waiting)')], None),
-        ([("a", 'Successfully pulled image "' + "x" * 100_000)], None),
-    ],
+    [*answers("live/pod_start", "pulls"), ([("a", 'Successfully pulled image "' + "x" * 100_000)], None)],
 )
-def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: Pulls | None) -> None:
+def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: list[Any] | None) -> None:
     events = [ObjectEvent(InvolvedObject(name), message) for name, message in messages]
 
-    assert measure_pulls(events, {"a", "b", "c"}) == pulls
+    assert measure_pulls(events, {"a", "b", "c"}) == (pulls and Pulls(*pulls))
 
 
 @pytest.mark.parametrize(("started", "looks"), [(None, False), (1, False), (2, True), (40, True)])
@@ -194,31 +156,9 @@ def test_the_delay_of_a_probe() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("ready", "probe"),
-    [
-        (12, None),
-        (None, PROBE),
-        (3, PROBE),
-        (9, PROBE),
-        (12, PROBE._replace(period=1.0)),
-        (1, PROBE._replace(delay=1.0)),
-        (20, PROBE._replace(delay=30.0)),
-        (36, PROBE._replace(delay=30.0)),
-    ],
-    ids=[
-        "no probe",
-        "parts not known",
-        "the first attempt passed",
-        "before a second attempt",
-        "a short period",
-        "a short delay",
-        "Ready before the first attempt: another template",
-        "not at the first attempt, and before a second",
-    ],
-)
-def test_no_advice_that_the_times_do_not_support(ready: float | None, probe: Probe | None) -> None:
-    assert advise(times(40, ready), probe) is None
+@pytest.mark.parametrize(("ready", "probe"), answers("live/pod_start", "no advice"))
+def test_no_advice_that_the_times_do_not_support(ready: float | None, probe: dict[str, Any] | None) -> None:
+    assert advise(times(40, ready), None if probe is None else PROBE._replace(**probe)) is None
 
 
 # -- what is shown -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from adapter.model.metrics import SeriesInfo
 from fastpath_tools.check import lint_query
 from fastpath_tools.live import preview
 from fastpath_tools.live.preview import ResourcePreview, RulePreview
+from tests.support.answers import answers
 from tests.support.world import compile_rule, compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
@@ -23,24 +24,7 @@ def kinds(made: RulePreview) -> list[str]:
     return [str(example.resource.group_resource) for example in made.examples if example.resource]
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [
-        ("hits", "hits"),
-        ('hits{a="b"}', "hits"),
-        ('{__name__="hits"}', "hits"),
-        ('{__name__="^hits$"}', "^hits$"),
-        ('{a!="",__name__=~"^hits$"}', "hits"),
-        ('{__name__=~"hits"}', "hits"),
-        ('{__name__=~"hits|misses"}', None),
-        ('{__name__=~"^hits.*"}', None),
-        ('{__name__!="hits",a="b"}', None),
-        ('{a="b"}', None),
-        ("sum(hits)", None),
-        ("hits{", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("query", "name"), answers("live/preview", "names"))
 def test_named_series(query: str, name: str | None) -> None:
     assert preview.named_series(query) == name
 
@@ -66,20 +50,7 @@ def test_an_expression_that_only_the_parser_reads_demands_nothing() -> None:
     assert preview.demanded_labels(query) == set()
 
 
-@pytest.mark.parametrize(
-    ("query", "name", "takes"),
-    [
-        ("hits", "hits", True),
-        ("hits", "misses", False),
-        ('{a!=""}', "hits", True),
-        ('{__name__=~"^hi.*",a!=""}', "hits", True),
-        ('{__name__=~"^hi"}', "hits", False),
-        ('{__name__!~"^hi.*",a!=""}', "hits", False),
-        ('{__name__!="hits",a!=""}', "misses", True),
-        ('{__name__="hits"}', "hits", True),
-        ("{", "hits", False),
-    ],
-)
+@pytest.mark.parametrize(("query", "name", "takes"), answers("live/preview", "may name"))
 def test_may_name(query: str, name: str, *, takes: bool) -> None:
     assert preview.may_name(query, name) is takes
 
@@ -154,22 +125,7 @@ def test_kinds_without_a_namespace() -> None:
     assert made.examples[0].everything == 'sum(hits{instance!=""}) by (instance)'
 
 
-@pytest.mark.parametrize(
-    ("rule", "path", "fault"),
-    [
-        (
-            f"resources: {{overrides: {{pod: {{resource: pod}}}}}}, {SUM}",
-            "resources",
-            "no generic resource label form specified for this metric",
-        ),
-        (
-            f"{POD}, metricsQuery: '<<if false>>x<<end>>'",
-            "metricsQuery",
-            "empty query produced by metrics query template",
-        ),
-    ],
-    ids=["no label", "no query"],
-)
+@pytest.mark.parametrize(("rule", "path", "fault"), answers("live/preview", "unaskable"))
 def test_what_cannot_be_asked_says_why(rule: str, path: str, fault: str) -> None:
     for example in custom(f"seriesQuery: hits, {rule}").examples:
         assert (example.promql, example.everything, example.fault_path) == ("", "", path)
@@ -259,38 +215,7 @@ def test_what_is_asked_alone() -> None:
     assert verdict.reason == "topk combines several objects"
 
 
-@pytest.mark.parametrize(
-    ("cpu", "number", "value", "sentence"),
-    [
-        ({"containerQuery": ""}, 0, "", "no usage is ever served: "),
-        ({"resources": {}}, 1, "", "no usage is ever served: no generic resource label form"),
-        ({"containerQuery": "sum(cpu{<<.LabelMatchers>>}"}, 0, "sum(cpu{", "this PromQL does not parse: "),
-        (
-            {"containerQuery": "sum by (container) (cpu{<<.LabelMatchers>>})"},
-            0,
-            "sum by (container)",
-            "the result has no label pod, so pods are never found: group by it",
-        ),
-        (
-            {"containerQuery": "sum by (pod) (cpu{<<.LabelMatchers>>})"},
-            0,
-            "sum by (pod)",
-            "the result has no label container, so a pod has one container without a name",
-        ),
-        (
-            {"nodeQuery": "sum by (instance) (cpu{<<.LabelMatchers>>})"},
-            1,
-            "sum by (instance)",
-            "the result has no label node, so nodes are never found: group by it",
-        ),
-        (
-            {"containerLabel": ""},
-            0,
-            "",
-            "there is no containerLabel, so a pod has one container without a name",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("cpu", "number", "value", "sentence"), answers("live/preview", "warnings"))
 def test_warnings(cpu: dict[str, object], number: int, value: str, sentence: str) -> None:
     found = previewed(**cpu)[number]
     [warning] = lint_query.check_resource_query(found, 15.0)

@@ -8,6 +8,7 @@ import pytest
 from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.live import resizes
 from fastpath_tools.live.api_objects import PodDocument
+from tests.support.answers import answers
 
 PENDING = {
     "type": "PodResizePending",
@@ -15,65 +16,28 @@ PENDING = {
     "reason": "Deferred",
     "message": "Node didn't have enough resource: cpu",
 }
-WHY = "PodResizePending, Deferred: Node didn't have enough resource: cpu"
-IN_PROGRESS = {"type": "PodResizeInProgress", "status": "True"}
+CONDITIONS = {
+    "waits": PENDING,
+    "in progress": {"type": "PodResizeInProgress", "status": "True"},
+    "no longer": PENDING | {"status": "False"},
+}
+SPEC = {"web": {"cpu": "500m", "memory": "1Gi"}, "proxy": {"cpu": "100m"}}
 
 
-def pod(
-    condition: dict[str, str], spec: dict[str, dict[str, str]], effective: dict[str, dict[str, str] | None]
-) -> PodDocument:
-    """Return a pod with requests by container, those of the spec and those in effect."""
+def pod(condition: str, effective: dict[str, dict[str, str] | None]) -> PodDocument:
+    """Return a pod with the requests that are in effect by container."""
     statuses: list[dict[str, Any]] = [
         {"name": name} | ({} if requests is None else {"resources": {"requests": requests}})
         for name, requests in effective.items()
     ]
     document = {
-        "spec": {"containers": [{"name": name, "resources": {"requests": r}} for name, r in spec.items()]},
-        "status": {"conditions": [condition], "containerStatuses": statuses},
+        "spec": {"containers": [{"name": name, "resources": {"requests": r}} for name, r in SPEC.items()]},
+        "status": {"conditions": [CONDITIONS[condition]], "containerStatuses": statuses},
     }
     return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
 
 
-WEB = {"web": {"cpu": "500m", "memory": "1Gi"}, "proxy": {"cpu": "100m"}}
-WAITING = pod(PENDING, WEB, {"web": {"cpu": "250m", "memory": "1Gi"}, "proxy": {"cpu": "100m"}})
-
-
-@pytest.mark.parametrize(
-    ("pods", "resource", "container", "said"),
-    [
-        pytest.param(
-            [WAITING, WAITING, pod(IN_PROGRESS, WEB, {"web": {"cpu": "300m"}})],
-            "cpu",
-            "",
-            "the utilization is of the requests in the spec, cpu 600m; the resize of 2 of 3 pods is not "
-            f"actuated, and 350m is in effect there ({WHY})",
-            id="of the whole pod",
-        ),
-        pytest.param(
-            [WAITING],
-            "cpu",
-            "web",
-            "the utilization is of the requests in the spec, cpu 500m; the resize of 1 of 1 pods is not "
-            f"actuated, and 250m is in effect there ({WHY})",
-            id="of one container",
-        ),
-        pytest.param(
-            [pod(IN_PROGRESS, {"web": {"memory": "1Gi"}}, {"web": {"memory": "2Gi"}})],
-            "memory",
-            "",
-            "the utilization is of the requests in the spec, memory 1Gi; the resize of 1 of 1 pods is not "
-            "actuated, and 2Gi is in effect there (PodResizeInProgress)",
-            id="memory",
-        ),
-        pytest.param([WAITING], "cpu", "proxy", "", id="of another container"),
-        pytest.param([WAITING], "memory", "", "", id="of another resource"),
-        pytest.param([pod(IN_PROGRESS, WEB, {"web": {"cpu": "500m"}})], "cpu", "web", "", id="in effect"),
-        pytest.param([pod(PENDING, WEB, {"web": None})], "cpu", "", "", id="not reported"),
-        pytest.param(
-            [pod(PENDING | {"status": "False"}, WEB, {"web": {"cpu": "1"}})], "cpu", "", "", id="no longer"
-        ),
-        pytest.param([], "cpu", "", "", id="no pod"),
-    ],
-)
-def test_requests_that_count(pods: list[PodDocument], resource: str, container: str, said: str) -> None:
-    assert resizes.describe(resizes.find(pods), len(pods), resource, container) == said
+@pytest.mark.parametrize(("pods", "resource", "container", "said"), answers("live/resizes", "pods"))
+def test_requests_that_count(pods: list[tuple[str, Any]], resource: str, container: str, said: str) -> None:
+    found = resizes.find([pod(*each) for each in pods])
+    assert resizes.describe(found, len(pods), resource, container) == said

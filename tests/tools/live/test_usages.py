@@ -13,6 +13,7 @@ from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live import usages
 from fastpath_tools.live.api_objects import PodDocument
 from fastpath_tools.live.facts import MetricsPort, Unread, UsageVerdict
+from tests.support.answers import answers
 
 CPU = usages.COUNTER
 
@@ -26,39 +27,14 @@ def pod(*ports: tuple[str, int], protocol: str = "TCP", **annotations: str) -> P
     return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
 
 
-@pytest.mark.parametrize(
-    ("document", "ports"),
-    [
-        pytest.param(
-            pod(("http", 80), ("", 81), ("grpc", 82), ("http-metrics", 83)),
-            [("http-metrics", "/metrics"), ("http", "/metrics"), ("81", "/metrics")],
-            id="the likeliest first, and none of another protocol",
-        ),
-        pytest.param(
-            pod(("http", 80), ("redis", 6379), port="6379", path="/stats/prometheus"),
-            [("redis", "/stats/prometheus"), ("http", "/metrics")],
-            id="annotations win",
-        ),
-        pytest.param(pod(("http", 80), protocol="UDP"), [], id="no TCP"),
-        pytest.param(pod(("http", 0), ("metrics", 70000)), [], id="no port"),
-    ],
-)
-def test_ports_that_may_expose_metrics(document: PodDocument, ports: list[tuple[str, str]]) -> None:
-    assert [(port.port, port.path) for port in usages.metrics_ports(document)] == ports
+@pytest.mark.parametrize(("ports", "others", "found"), answers("live/usages", "ports"))
+def test_ports_that_may_expose_metrics(
+    ports: list[Any], others: dict[str, str], found: list[list[str]]
+) -> None:
+    assert [[port.port, port.path] for port in usages.metrics_ports(pod(*ports, **others))] == found
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../../../../../kube-system/pods/web:80/proxy/delete",
-        "/%2e%2e/x",
-        "/a//b",
-        "/a?b",
-        "metrics",
-        "/a/../b",
-        "/",
-    ],
-)
+@pytest.mark.parametrize("path", answers("live/usages", "paths"))
 def test_a_path_that_could_lead_elsewhere_is_not_taken(path: str) -> None:
     (port,) = usages.metrics_ports(pod(("http", 80), port="80", path=path))
     assert port.path == "/metrics"

@@ -15,6 +15,7 @@ from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.picture import Panel
 from fastpath_tools.simulate.recording import Recording
 from fastpath_tools.simulate.running import run_all
+from tests.support.answers import answers
 from tests.support.simulation import autoscaler, steps
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -171,15 +172,7 @@ def test_past_recommendations_above_the_maximum_are_stabilization() -> None:
     assert found[200] is Restraint.HELD
 
 
-@pytest.mark.parametrize(
-    ("seconds", "labels"),
-    [
-        (40, ["0", "5s", "10s", "15s", "20s", "25s", "30s", "35s", "40s"]),
-        (3600, ["0", "10m", "20m", "30m", "40m", "50m", "1h"]),
-        (129_600, ["0", "6h", "12h", "18h", "1d", "1d6h", "1d12h"]),
-        (14 * 86_400, ["0", "2d", "4d", "6d", "8d", "10d", "12d", "14d"]),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "labels"), answers("simulate/picture", "times"))
 def test_times_are_round(seconds: int, labels: list[str]) -> None:
     recording = Recording(seconds, 10)
     recording.stretch(0, seconds, 1.0, 1, 1)

@@ -6,7 +6,12 @@ import msgspec
 
 from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    HPA_KIND,
+    FastPathAutoscaler,
+    FastPathAutoscalerSpec,
+    Metadata,
+)
 from adapter.model.autoscaling.view import (
     VERSION,
     AutoscalerView,
@@ -21,10 +26,21 @@ from adapter.model.autoscaling.view import (
 )
 from adapter.model.timestamps import SECOND
 from fastpath_tools.doctor.diagnosis import Examination
+from fastpath_tools.doctor.hops import Hop, State
+from fastpath_tools.live.facts import Leaders
 from fastpath_tools.ui import sentence
+from tests.support.doctor import fast_facts
 
 NOW = 1_800_000_000
 REQUESTS = MetricView(name="http_requests", current="12", target="10", ratio=1.2, age=2.0)
+FPA = FastPathAutoscaler(
+    metadata=Metadata("web", "shop"), spec=FastPathAutoscalerSpec(min_replicas=2, max_replicas=10)
+)
+HEALTHY = Examination(
+    fast_facts(FPA, Leaders(())),
+    (Hop("autoscaler", State.OK, "its conditions report no problem", timed=False),),
+    fpa=FPA,
+)
 ENTRY = FleetEntry(
     kind=HPA_KIND,
     namespace="shop",

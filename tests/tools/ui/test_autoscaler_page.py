@@ -1,4 +1,4 @@
-"""The page of one autoscaler as HTML: its sections in order, what each shows, and that names are text."""
+"""The page of one autoscaler: its sections, a trial, and that names are text. Its HTML: `pages`."""
 
 import asyncio
 import collections
@@ -17,48 +17,32 @@ from adapter.autoscaler import debug
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling.fastpath_autoscaler import (
     KIND,
-    FastPathAutoscaler,
-    FastPathAutoscalerSpec,
-    Metadata,
 )
 from adapter.model.autoscaling.view import (
     AutoscalerView,
     BoundsAhead,
-    MetricView,
-    NextChange,
     TargetView,
     WritersView,
 )
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH
 from fastpath_sandbox.listener import Listener
-from fastpath_tools.doctor.diagnosis import Examination
-from fastpath_tools.doctor.hops import Hop, State
-from fastpath_tools.live.facts import Leaders
 from fastpath_tools.ui import autoscaler_page
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
 from scripts.generate import crd
 from tests.support.answering import forward
-from tests.support.doctor import CPU, HANDSHAKE, fast_facts
+from tests.support.doctor import CPU, HANDSHAKE
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
 from tests.support.tls import Authority
 from tests.tools.hostile_text import HOSTILE, acting
 from tests.tools.ownerleases import owner_leases
 from tests.tools.ui import incidents
-from tests.tools.ui.autoscaler_views import REQUESTS, at, explain, history, point, view
+from tests.tools.ui.autoscaler_views import HEALTHY, REQUESTS, at, explain, history, point, view
 from tests.tools.ui.incidents import Incident, incident, measured
 
 TEMPLATES = Templates("/token/", "prod")
 ORDER = ["sentence", "axis", "chain", "ladder", "metrics", "writers", "ahead", "try"]
-FPA = FastPathAutoscaler(
-    metadata=Metadata("web", "shop"), spec=FastPathAutoscalerSpec(min_replicas=2, max_replicas=10)
-)
-HEALTHY = Examination(
-    fast_facts(FPA, Leaders(())),
-    (Hop("autoscaler", State.OK, "its conditions report no problem", timed=False),),
-    fpa=FPA,
-)
 
 
 class Outline(HTMLParser):
@@ -92,70 +76,6 @@ def render(document: AutoscalerView, **query: str) -> dict[str, Outline]:
     return {section.name: Outline(section.html) for section in content.sections}
 
 
-def test_sections_of_an_autoscaler_that_follows_its_metrics() -> None:
-    sections = render(view(kind=KIND, target=replace(view().target, manager="fastpath")))
-    assert "FastPathAutoscaler of Deployment web, 2 to 10 replicas, mode Auto" in sections["sentence"].words
-    assert (
-        "5 replicas: the count follows the metrics; http_requests asks for 6." in sections["sentence"].words
-    )
-    assert "No history is kept for this autoscaler." in sections["axis"].words
-    assert "http_requests usually 10 s , at most 15 s" in sections["chain"].words.replace("s,", "s ,")
-    assert "first step stays 5" in sections["ladder"].words
-    assert "http_requests 12 10 1.20 2 s" in sections["metrics"].words
-    assert "fastpath set the count last. No other writer was seen." in sections["writers"].words
-    assert "No schedule and no forecast" in sections["ahead"].words
-    assert "nothing can be replayed" in sections["try"].words
-
-
-def test_the_sentence_has_the_state_advice_and_notes() -> None:
-    limited = view(Restraint.HIGHEST, next=NextChange(replicas=4, at=at(60), released=""))
-    reading = AutoscalerReading(limited, HEALTHY, ("the scaler cannot be read: no port",))
-    section = autoscaler_page.render(TEMPLATES, reading, {}).sections[0]
-    assert '<p class="why why-warning"><strong>5 replicas:</strong> maxReplicas is reached' in section.html
-    words = Outline(section.html).words
-    assert "Raise maxReplicas, now 10. 4 replicas at 08:01:00 UTC if the load stays." in words
-    assert "the scaler cannot be read: no port" in words
-
-
-def test_the_chain_of_a_fast_autoscaler_is_red_where_values_are_too_old() -> None:
-    old = replace(REQUESTS, age=40.0, overdue="the newest sample is older than 30 s")
-    gone = MetricView(name="queue", current="<unknown>", target="5", fault="no series")
-    sections = render(view(metrics=(old, gone), ready_times={}))
-    rows = [
-        attributes for tag, attributes in sections["chain"].elements if tag == "tr" and "class" in attributes
-    ]
-    assert [row["class"] for row in rows] == [
-        "hop-fault",
-        "hop-ok",
-        "hop-unknown",
-        "hop-fault",
-        "hop-ok",
-        "hop-unknown",
-    ]
-    assert "http_requests usually >40 s" in sections["chain"].words.replace("> ", ">")
-    assert "the scaler decides every 1 s" in sections["chain"].words
-    assert "no pod has become Ready" in sections["chain"].words
-    assert "the newest sample is older than 30 s" in sections["metrics"].words
-    assert "queue no series \u2013 5 \u2013 \u2013" in sections["metrics"].words
-
-
-def test_other_writers_are_named() -> None:
-    writers = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60), at(-30)))
-    words = render(view(writers=writers))["writers"].words
-    assert "argocd reverts the count. Scaling is suspended until 08:01:00 UTC." in words
-    assert "reverted 2 times, the last time at 07:59:30 UTC" in words
-
-
-def test_bounds_ahead_are_a_table() -> None:
-    ahead = (
-        BoundsAhead(start=at(0), end=at(600), min=4, max=None, source="forecast"),
-        BoundsAhead(start=at(600), end=at(900), min=6, max=8, source="schedule office"),
-    )
-    words = render(view(ahead=ahead))["ahead"].words
-    assert "2027-01-15 08:00 2027-01-15 08:10 min 4 forecast" in words
-    assert "min 6, max 8 schedule office" in words
-
-
 PAST = history(point(-3600, 4), point(-2400, 12, 4), point(-2100, 4))
 
 
@@ -173,11 +93,6 @@ def test_a_trial_is_replayed_when_it_is_asked_for() -> None:
     assert len(figures) == 2
     today, these = (int(figure[2].replace(",", "")) for figure in figures)
     assert these > today
-
-
-def test_without_a_decision_there_is_no_ladder() -> None:
-    assert "No decision was made yet." in render(view(None, metrics=()))["ladder"].words
-    assert "No metric is known yet." in render(view(None, metrics=()))["chain"].words
 
 
 @pytest.mark.parametrize("hostile", [HOSTILE, "<script>alert(1)</script>", "w" * 253])

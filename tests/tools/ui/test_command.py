@@ -6,27 +6,24 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from aiohttp import ClientSession
 
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import doctor, tools
+from tests.support.answers import answers
 from tests.support.verbs import Printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 
-class Running:
+class Running(NamedTuple):
     """The verb as a process; `address` is what it prints."""
 
-    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
-        self.process = process
-        self.address = address
-
-    async def end(self, number: signal.Signals) -> int:
-        self.process.send_signal(number)
-        return await self.process.wait()
+    process: asyncio.subprocess.Process
+    address: str
 
 
 @asynccontextmanager
@@ -47,8 +44,18 @@ async def running(*arguments: str) -> AsyncIterator[Running]:
         await process.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_the_fleet_until_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+async def end(verb: Running, http: ClientSession, number: signal.Signals) -> int:
+    """End the verb while a browser looks at a page; an open stream does not keep it."""
+    root = verb.address.partition("autoscalers/")[0]
+    stream = await http.get(f"{root}events?page=")
+    await stream.content.readline()
+    verb.process.send_signal(number)
+    status = await verb.process.wait()
+    stream.close()
+    return status
+
+
+async def test_it_serves_the_fleet_until_it_is_ended(tmp_path: Path) -> None:
     async with Cluster() as cluster:
         cluster.create(doctor.hpa("web", doctor.CPU))
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
@@ -58,29 +65,19 @@ async def test_it_serves_the_fleet_until_it_is_ended(number: signal.Signals, tmp
                 assert response.status == 200
             assert '<p class="cluster">sandbox</p>' in page
             assert "shop/</span>web</a>" in page
-            stream = await http.get(f"{verb.address}events?page=")
-            await stream.content.readline()
-            assert await verb.end(number) == 0, "an open stream does not keep it"
-            stream.close()
+            assert await end(verb, http, signal.SIGINT) == 0
 
 
 async def test_an_autoscaler_that_is_named_is_the_first_page(tmp_path: Path) -> None:
-    async with Cluster() as cluster:
+    async with Cluster() as cluster, ClientSession() as http:
         kubeconfig, port = cluster.kubeconfig(tmp_path / "kubeconfig"), tools.free_port()
         async with running("shop/web", f"--kubeconfig={kubeconfig}", f"--port={port}") as verb:
             assert verb.address.startswith(f"http://127.0.0.1:{port}/")
             assert verb.address.endswith("/autoscalers/shop/web")
+            assert await end(verb, http, signal.SIGTERM) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--port=70000"], '--port: "70000": expected 0 to 65535'),
-        (["shop/web/x"], 'NAMESPACE/NAME: "shop/web/x": expected one autoscaler such as shop/web'),
-        (["--kubeconfig=none.yaml"], "none.yaml"),
-        (["--config=none.yaml"], "none.yaml: expected a readable file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "text"), answers("ui/command", "command lines"))
 def test_a_wrong_command_line(cli: Callable[..., Printed], arguments: list[str], text: str) -> None:
     printed = cli("ui", "--no-browser", *arguments)
     assert printed.status == 2
