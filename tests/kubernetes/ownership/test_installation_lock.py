@@ -39,7 +39,7 @@ TAKEN = HOLD + 2 * LOOK + AT_ONCE
 LAST_ATTEMPT = 6.0
 """Seconds that an attempt without an answer takes, and the pause."""
 
-LONG = 3 * HOLD
+LONG = 2 * HOLD
 
 MOVES = 1.5
 """Seconds for which a slice may have no owner while it moves between members of an installation."""

@@ -14,16 +14,14 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership.lease import Fence, LeaseRecord
 from adapter.kubernetes.ownership.lease_view import LABEL, WatchedLease
 from adapter.model.autoscaling import slices
+from adapter.telemetry.metrics import Monitoring
 from tests.support.slices import NAME, Process, SliceWorld, is_open
 
 
 @contextlib.contextmanager
 def world_of(seed: int = 0) -> Iterator[SliceWorld]:
-    world = SliceWorld(seed)
-    try:
+    with contextlib.closing(SliceWorld(seed, MONITORING)) as world:
         yield world
-    finally:
-        world.close()
 
 
 @pytest.fixture
@@ -34,6 +32,7 @@ def world() -> Iterator[SliceWorld]:
 
 # --- one thing at a time ------------------------------------------------------------------------------------
 
+MONITORING = Monitoring()
 WHOLE = [slices.COUNT]
 FIVE = slices.name_of(NAME, 5)
 SETTLED = 10.0
