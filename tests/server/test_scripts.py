@@ -28,6 +28,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import re
 import shlex
 import string
@@ -41,6 +42,7 @@ import pytest
 from adapter import errors
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.http.handler import HandlerLimits
+from tests.server.test_transcripts import question_text
 from tests.support.clock import ShiftedClock
 from tests.support.scripts import Scripts
 from tests.support.serving import Answer, Certified, Connection, Served, ServerFactory, pod_value
@@ -51,6 +53,7 @@ ROOT = "/apis/custom.metrics.k8s.io/v1beta2"
 NAMES = {
     "ROOT": ROOT,
     "PODS": f"{ROOT}/namespaces/default/pods/%2A/m",
+    "USAGES": "/apis/metrics.k8s.io/v1/namespaces/shop/pods",
     "QUEUE": "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/m",
     "LIVEZ": r"GET /livez HTTP/1.1\r\nHost: x\r\n",
     "MANY_GROUPS": r"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n"
@@ -81,6 +84,8 @@ def answer_text(answer: Answer) -> str:
     if answer.status >= 400:
         told = (content.get("reason"), content.get("message")) if is_json else (answer.text.strip(),)
         said = " ".join([said, ": ".join(filter(None, told))]).rstrip()
+    elif content.get("kind") in {"Table", "PodMetricsList"}:
+        said += f" {content['kind']}"
     elif items := content.get("items"):
         values = [f"{item['describedObject']['name']}={item['value']}" for item in items]
         said += f" {' '.join(values)}" if len(values) < 4 else f" {len(values)} values"
@@ -90,8 +95,9 @@ def answer_text(answer: Answer) -> str:
 class ServerScript:
     """A server, its connections and requests under way, and what is said of them."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, log: pytest.LogCaptureFixture) -> None:
         self.served = served
+        self._log = log
         self.said: list[str] = []
         self._open: dict[str, Connection] = {}
         self._begun: dict[str, asyncio.Task[Answer]] = {}
@@ -239,10 +245,9 @@ class ServerScript:
 
     # -- the provider --------------------------------------------------------------------------------------
 
-    def items(self, count: str, milli: str) -> None:
-        self.served.provider.items = tuple(
-            pod_value(f"web-{number}", int(milli)) for number in range(int(count))
-        )
+    def items(self, count: str, milli: str, age: str = "0") -> None:
+        names, time = (f"web-{number}" for number in range(int(count))), self.served.clock.wall() - float(age)
+        self.served.provider.items = tuple(pod_value(name, int(milli), time=time) for name in names)
 
     def fresh(self, seconds: str) -> None:
         self.served.provider.fresh_until = self.served.clock.monotonic() + float(seconds)
@@ -271,6 +276,9 @@ class ServerScript:
     def canonical(self, written: str, name: str = "") -> None:
         self.served.provider.canonical[written] = name or None
 
+    def question(self) -> str:
+        return question_text(self.served.provider.questions[-1])
+
     def learn(self, written: str, name: str) -> None:
         """Have the name of a resource become known while the next question is answered."""
 
@@ -282,6 +290,10 @@ class ServerScript:
     def wait(self, seconds: str) -> None:
         self.served.clock.advance(float(seconds))
 
+    def logged(self) -> list[str]:
+        messages = [record.message for record in self._log.records if record.levelno > logging.DEBUG]
+        return messages or ["nothing"]
+
     def metric(self, name: str) -> list[str]:
         lines = self.served.monitoring.exposition().splitlines()
         return [line for line in lines if line.startswith(name)]
@@ -291,12 +303,12 @@ Start = Callable[..., Awaitable[ServerScript]]
 
 
 @pytest.fixture
-def start(serve: ServerFactory, tmp_path: Path) -> Start:
+def start(serve: ServerFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Start:
     async def start(is_certified: bool = False, **settings: Any) -> ServerScript:  # noqa: FBT001, FBT002 - of JSON
         bounds = {key: settings.pop(key) for key in HandlerLimits.__dataclass_fields__ if key in settings}
         certified = Certified(serve, tmp_path, ShiftedClock()) if is_certified else None
         starting = serve if certified is None else certified.start
-        script = ServerScript(await starting(limits=HandlerLimits(**bounds), **settings))
+        script = ServerScript(await starting(limits=HandlerLimits(**bounds), **settings), caplog)
         script.certified = certified
         return script
 

@@ -1,9 +1,9 @@
 """Writing statuses: urgent and pending ones, and that only the latest is written.
 
 `scripts/statuses-in-time` has stories in fake time, where each write takes a tenth of a second, and
-`scripts/statuses` stories on a cluster. After `> ` something happens: `submit NAME FIELD=VALUE ...` with what
-the autoscaler has as `seen`, `in` a namespace, of another `uid` or `version`, and what other verbs say. Below it
-is what is known then. `scripts/test tests/kubernetes/write --update` writes it.
+`scripts/statuses` stories on a cluster. After `> ` something happens: `submit NAME FIELD=VALUE ...` with
+what the autoscaler has as `seen`, `in` a namespace, of another `uid` or `version`, and what other verbs say.
+Below it is what is known then. `scripts/test tests/kubernetes/write --update` writes it.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ import pytest
 
 from adapter.model import field_selectors, label_selectors
 from adapter.model.identity import AccessVerdict, User
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.metrics import ExternalQuestion
 from adapter.server.api.paths import VERSIONS
 from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
@@ -133,22 +133,3 @@ async def test_a_kept_route_is_not_read_again(served: Served) -> None:
 
 
 # --- names of resources
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["deployments", "Deployments", "deployment", "deployments.", "Deployment.apps", "deployments.app"],
-)
-async def test_the_resource_that_is_served_is_authorized(served: Served, written: str) -> None:
-    """A path may spell a resource in several ways. The review names the one that is served."""
-    served.provider.canonical |= dict.fromkeys((written, written.removesuffix(".")), "deployments.apps")
-    assert (await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)).status == 200
-    assert served.reviews.specs[-1]["resourceAttributes"]["resource"] == "deployments.apps"
-    (question,) = served.provider.questions
-    assert isinstance(question, CustomQuestion)
-    assert question.resource == written.removesuffix("."), "errors repeat what is written, as upstream's do"
-    deny(served)
-    served.clock.advance(10)
-    refused = await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)
-    assert refused.status == 403
-    assert 'cannot get resource "deployments.apps/m"' in refused.json["message"]
