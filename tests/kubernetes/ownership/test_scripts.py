@@ -1,8 +1,8 @@
 """Scalers that share slices, as data: never two that write for one, and none without an owner for long.
 
 Keeper, membership, view and lock are the real ones, each scaler in a process of its own; `support.slices`
-has the API servers, the networks and the time between them. `scripts/NAME` has stories. After `> `
-something happens:
+has the API servers, the networks and the time between them. `scripts/slices` and `scripts/installations` have
+stories. After `> ` something happens:
 
 - `world SEED SLICES` is another than that of seed 0 with 64 slices. `join NAME ...` starts scalers `of`
   another installation, with the uid of a `pod`, or `named` as a pod, or `unprepared` until `ready NAME`.
@@ -31,7 +31,7 @@ from adapter.telemetry.metrics import Monitoring
 from tests.support.scripts import Scripts
 from tests.support.slices import NAME, Process, SliceWorld
 
-SCRIPTS = {path.name: Scripts(path) for path in sorted((Path(__file__).parent / "scripts").iterdir())}
+SCRIPTS = {name: Scripts(Path(__file__).parent / "scripts" / name) for name in ("slices", "installations")}
 CHANGED = "the Lease of a slice was changed or deleted, not by its owner"
 MONITORING = Monitoring()
 
