@@ -40,10 +40,12 @@ import msgspec
 import pytest
 
 from adapter import errors
+from adapter.boost.provider import FloorProvider, ObservedHPA
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.http.handler import HandlerLimits
+from tests.boost.floors import FakeAutoscalers, FakeFloors, entry
 from tests.server.test_transcripts import question_text
-from tests.support.clock import ShiftedClock
+from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.scripts import Scripts
 from tests.support.serving import Answer, Certified, Connection, Served, ServerFactory, pod_value
 from tests.support.waiting import until
@@ -55,6 +57,8 @@ NAMES = {
     "PODS": f"{ROOT}/namespaces/default/pods/%2A/m",
     "USAGES": "/apis/metrics.k8s.io/v1/namespaces/shop/pods",
     "QUEUE": "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/m",
+    "FLOOR": "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/fastpath_replicas",
+    "HPAS": f"{ROOT}/namespaces/shop/horizontalpodautoscalers.autoscaling",
     "LIVEZ": r"GET /livez HTTP/1.1\r\nHost: x\r\n",
     "MANY_GROUPS": r"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n"
     r"{X-Remote-Group: group-000\r\n*1000}",
@@ -80,14 +84,15 @@ def headers_of(caller: str, words: Sequence[str]) -> dict[str, str]:
 def answer_text(answer: Answer) -> str:
     """Return status, and the values or the reason."""
     said, is_json = str(answer.status), answer.headers.get("content-type") == "application/json"
-    content = answer.json if is_json else {}
+    content = answer.json if is_json and answer.body else {}
     if answer.status >= 400:
         told = (content.get("reason"), content.get("message")) if is_json else (answer.text.strip(),)
         said = " ".join([said, ": ".join(filter(None, told))]).rstrip()
     elif content.get("kind") in {"Table", "PodMetricsList"}:
         said += f" {content['kind']}"
     elif items := content.get("items"):
-        values = [f"{item['describedObject']['name']}={item['value']}" for item in items]
+        about = [item.get("describedObject", {"name": item.get("metricName")}) for item in items]
+        values = [f"{each['name']}={item['value']}" for each, item in zip(about, items, strict=True)]
         said += f" {' '.join(values)}" if len(values) < 4 else f" {len(values)} values"
     return said + ", and closes" * (answer.headers.get("connection") == "close")
 
@@ -101,9 +106,12 @@ class ServerScript:
         self.said: list[str] = []
         self._open: dict[str, Connection] = {}
         self._begun: dict[str, asyncio.Task[Answer]] = {}
+        self._last = Answer(0, {}, b"")
         self._release = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self.certified: Certified | None = None
+        self.floors = FakeFloors()
+        self.lines: list[bytes] = []
         served.reviews.tokens |= {name: User(name) for name in ("bob", "eve", "alice")}
 
     @property
@@ -131,23 +139,37 @@ class ServerScript:
     async def get(self, caller: str, target: str, *words: str) -> str:
         return await self._ask(await self.served.connect(), caller, target, *words)
 
+    async def send(self, method: str, caller: str, target: str) -> str:
+        return answer_text(await self.served.get(target, method, headers_of(caller, ())))
+
     async def on(self, name: str, caller: str, target: str, *words: str) -> str:
         return await self._ask(self._open[name], caller, target, *words)
 
     async def _ask(self, connection: Connection, caller: str, target: str, *words: str) -> str:
         before = self._counts
-        answer = await connection.request(target, headers=headers_of(caller, words))
+        answer = self._last = await connection.request(target, headers=headers_of(caller, words))
         counts = (after - begun for after, begun in zip(self._counts, before, strict=True))
         kinds = ("question", "review", "token reviewed")
         more = [f"{count} {kind}" for count, kind in zip(counts, kinds, strict=True) if count]
         return ", ".join([answer_text(answer), *more])
 
+    def body(self) -> str:
+        return self._last.text.rstrip()
+
     async def begin(self, name: str, caller: str, target: str, *words: str) -> None:
-        before = self._counts, self.served.in_review
-        connection = self._open.get(name) or await self.served.connect()
+        served = self.served
+        connection = self._open.get(name) or await served.connect()
+        before, asked = (self._counts, served.in_review), len(served.provider.questions)
         task = asyncio.create_task(connection.request(target, headers=headers_of(caller, words)))
         self._begun[name] = task
-        await until(lambda: task.done() or (self._counts, self.served.in_review) != before)
+
+        def is_under_way() -> bool:
+            """Return whether it has come to the reviews that wait, or has passed those that do not."""
+            if served.reviews.gate.is_set():
+                return len(served.provider.questions) > asked
+            return (self._counts, served.in_review) != before
+
+        await until(lambda: task.done() or is_under_way())
 
     async def end(self, *names: str) -> list[str]:
         return [f"{name}: {await self._answer(self._begun.pop(name))}" for name in names]
@@ -287,6 +309,26 @@ class ServerScript:
 
         self.served.provider.before = learn
 
+    def floor(self, replicas: str) -> None:
+        """Publish a floor of the autoscaler web in the namespace shop."""
+        self.floors.publish(entry(int(replicas)))
+        self.floors.arrive()
+
+    def unread_floors(self) -> None:
+        self.floors.unread = errors.NotSyncedError("10.0.0.1:443 refuses")
+
+    async def accesses(self) -> list[str]:
+        """Return what the access log has, but what differs each time."""
+        assert self.served.access_log is not None
+        await self.served.access_log.flush()
+        found = [json.loads(line) for line in b"".join(self.lines).splitlines()]
+        self.lines.clear()
+        return [
+            f"{each['user']} {each['verb']} {each['path'][:100]} ({len(each['path'])}) {each['code']}"
+            + ", no bytes" * (each["bytes"] == 0)
+            for each in found
+        ]
+
     def wait(self, seconds: str) -> None:
         self.served.clock.advance(float(seconds))
 
@@ -304,12 +346,21 @@ Start = Callable[..., Awaitable[ServerScript]]
 
 @pytest.fixture
 def start(serve: ServerFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Start:
-    async def start(is_certified: bool = False, **settings: Any) -> ServerScript:  # noqa: FBT001, FBT002 - of JSON
+    async def start(**settings: Any) -> ServerScript:
         bounds = {key: settings.pop(key) for key in HandlerLimits.__dataclass_fields__ if key in settings}
-        certified = Certified(serve, tmp_path, ShiftedClock()) if is_certified else None
+        certified = (
+            Certified(serve, tmp_path, ShiftedClock()) if settings.pop("is_certified", False) else None
+        )
+        floors, lines, clock = FakeFloors(), list[bytes](), FakeClock()
+        if settings.pop("boosts", False):
+            boosted: Any = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
+            published: Any = floors
+            settings |= {"clock": clock, "floors": FloorProvider(boosted, published, clock)}
         starting = serve if certified is None else certified.start
-        script = ServerScript(await starting(limits=HandlerLimits(**bounds), **settings), caplog)
-        script.certified = certified
+        script = ServerScript(
+            await starting(limits=HandlerLimits(**bounds), sink=lines.append, **settings), caplog
+        )
+        script.certified, script.floors, script.lines = certified, floors, lines
         return script
 
     return start
