@@ -20,12 +20,14 @@ import asyncio
 import functools
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership import installation_lock, scaler_leases
+from adapter.kubernetes.ownership.lease_view import LABEL
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from tests.support.scripts import Scripts
@@ -45,6 +47,7 @@ class SliceScript:
         self._named: dict[str, Process] = {}
         self._prepared: dict[str, asyncio.Event] = {}
         self._begun = 0
+        self._counted = 0, 0
         self.at = SliceWorld(0, MONITORING)
 
     def world(self, seed: str, count: str) -> None:
@@ -86,6 +89,9 @@ class SliceScript:
     def ready(self, name: str) -> None:
         self._named[name].loop.call_soon(self._prepared[name].set)
 
+    def unready(self, name: str) -> None:
+        self._prepared[name].clear()
+
     def kill(self, *names: str) -> None:
         for name in names:
             self._named[name].kill()
@@ -120,6 +126,18 @@ class SliceScript:
     def delete(self, lease: str) -> None:
         self.at.delete(self.lease(lease))
 
+    def put(self, lease: str, holder: str) -> None:
+        spec, metadata = {"holderIdentity": holder, "leaseDurationSeconds": 15}, {"labels": {LABEL: NAME}}
+        name = self.lease(lease)
+        self.at.put(name, {"metadata": metadata | {"name": name}, "spec": spec})
+
+    def refuse_writes(self, *leases: str) -> None:
+        def refuse(name: str) -> None:
+            if name in map(self.lease, leases):
+                raise KubernetesError(503, "ServiceUnavailable", "refused")
+
+        self.at.before_write = refuse
+
     def faults(self, *faults: str) -> None:
         self.at.faults = {verb: int(status) for verb, status in (fault.split("=") for fault in faults)}
 
@@ -140,31 +158,30 @@ class SliceScript:
     def until(self, *words: str) -> None:
         """Let time pass; the bounds are those of the time that it takes."""
         *condition, least, _to, most = words
-        took = self.at.run_until(functools.partial(self._holds, *condition), float(most) + 1)
+        took = self.at.run_until(self._condition(*condition), float(most) + 1)
         assert float(least) <= took < float(most), f"{' '.join(words)}: {took}"
 
-    def _holds(self, verb: str, *words: str) -> bool:
-        at = self.at
-        match verb:
-            case "fair" | "unfair":
-                return at.is_fair() is (verb == "fair")
-            case "all-owned":
-                return sum(at.shares()) == slices.COUNT
-            case "owns":
-                return len(self._named[words[0]].owned) == slices.COUNT
-            case "scales":
-                owned = [process.owned for process in at.processes if process.installation == words[0]]
-                return sum(map(len, owned)) == slices.COUNT
-            case "scaling":
-                return self.scaling() == words[0]
-            case "free" | "taken":
-                return (int(words[0]) in at.free) is (verb == "free")
-            case "lost":
-                return int(words[1]) not in self._named[words[0]].owned
-            case "labelled":
-                return self.labels(words[0]) != "{}"
-        assert verb == "ended"
-        return self._named[words[0]].task.done()
+    def _condition(self, verb: str, *words: str) -> Callable[[], bool]:
+        at, named = self.at, self._named
+        conditions: dict[str, Callable[..., bool]] = {
+            "fair": at.is_fair,
+            "unfair": lambda: not at.is_fair(),
+            "all-owned": lambda: sum(at.shares()) == slices.COUNT,
+            "owns": lambda name: len(named[name].owned) == slices.COUNT,
+            "scales": lambda name: (
+                sum(len(each.owned) for each in at.processes if each.installation == name) == slices.COUNT
+            ),
+            "scaling": lambda name: self.scaling() == name,
+            "free": lambda number: int(number) in at.free,
+            "taken": lambda number: int(number) not in at.free,
+            "lost": lambda name, number: int(number) not in named[name].owned,
+            "calm": lambda name: self.problems(name) == ["none"],
+            "unheld": lambda lease: self.holder(lease) == "-",
+            "unfound": lambda name, number: self.found(name, number) == "-",
+            "labelled": lambda lease: self.labels(lease) != "{}",
+            "ended": lambda name: named[name].task.done(),
+        }
+        return functools.partial(conditions[verb], *words)
 
     # -- what is known -------------------------------------------------------------------------------------
 
@@ -180,6 +197,23 @@ class SliceScript:
     def scaling(self) -> str:
         working = itertools.chain.from_iterable(self.at.writers.values())
         return " and ".join(sorted({process.installation for process, _ in working if process.is_running}))
+
+    def counts(self, name: str) -> str:
+        """Return how much was written, and asked by a scaler, since the last time."""
+        before, self._counted = self._counted, (len(self.at.log), self._named[name].calls)
+        written, asked = (after - begun for after, begun in zip(self._counted, before, strict=True))
+        return f"{written} writes, {asked} requests of {name}"
+
+    def found(self, name: str, number: str) -> str:
+        return self.name(self._named[name].keeper.find_owner(int(number)))
+
+    def wants(self, name: str) -> str:
+        process = self._named[name]
+        wanted = process.wanted[-1]
+        return f"{len(wanted)}{', as owned' * (wanted == set(process.owned))}"
+
+    def transitions(self, lease: str) -> str:
+        return str(self.at.leases[self.lease(lease)]["spec"]["leaseTransitions"])
 
     def owner(self, number: str) -> str:
         ((process, _),) = self.at.writers[int(number)]
@@ -204,14 +238,15 @@ class SliceScript:
 
     def problems(self, *names: str) -> list[str]:
         leases = {process.lease: name for name, process in self._named.items()}
-        return [
+        return sorted(
             " ".join([name, fault, leases.get(about, about)]).strip()
             for name in names
             for fault, about in self._named[name].problems.active()
-        ] or ["none"]
+        ) or ["none"]
 
-    def blamed(self) -> str:
-        return f"{self._log.messages.count(CHANGED)} times"
+    def blamed(self) -> list[str]:
+        records = [record for record in self._log.records if record.message == CHANGED]
+        return [str(record.facts) for record in records] or ["none"]  # type: ignore[attr-defined]
 
 
 @pytest.fixture
