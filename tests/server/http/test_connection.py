@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import json
 import socket
 import ssl
@@ -39,17 +38,6 @@ async def test_a_request_in_small_pieces(serve: ServerFactory) -> None:
             connection.writer.write(b"x")
             await asyncio.sleep(0.01)
     assert closed.result(), "each piece is progress, and none makes it whole"
-
-
-async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) -> None:
-    served = await serve(head_seconds=0.05)
-
-    served.provider.before = functools.partial(asyncio.sleep, 0.15)
-    connection = await served.connect()
-    connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() + LIVEZ[:9])
-    assert (await connection.read_answer()).status == 200
-    connection.writer.write(LIVEZ[9:])
-    assert (await connection.read_answer()).status == 200
 
 
 @pytest.fixture

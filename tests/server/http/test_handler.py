@@ -171,22 +171,6 @@ def in_flight(served: Served) -> float | None:
     return served.monitoring.registry.get_sample_value("apiserver_current_inflight_requests", labels)
 
 
-@pytest.mark.parametrize("query", ["", "?timeout=1h"])
-async def test_deadline(serve: ServerFactory, query: str) -> None:
-    served = await serve(limits=HandlerLimits(request_timeout=0.03))
-    cancelled = asyncio.Event()
-
-    async def hang() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    served.provider.before = hang
-    assert status(await served.get(f"{PODS}{query}")) == TIMEOUT
-    await cancelled.wait()
-
-
 async def test_a_question_counts_until_it_is_answered_though_its_caller_left(serve: ServerFactory) -> None:
     """Callers without patience do not pile up questions, and the answer is there for the next."""
     served = await serve(limits=HandlerLimits(in_flight=2))
