@@ -6,7 +6,7 @@ stories. After `> ` something happens:
 
 - `world SEED SLICES` is another than that of seed 0 with 64 slices. `join NAME ...` starts scalers `of`
   another installation, with the uid of a `pod`, or `named` as a pod, or `unprepared` until `ready NAME`.
-- `kill`, `leave`, `heal`, `freeze`, `mode`, `stall` and `unstall` happen to them; to Leases `edit`, `label`
+- `kill`, `leave`, `heal`, `freeze`, `mode`, `stall` and `resume` happen to them; to Leases `edit`, `label`
   and `delete`. A Lease is that of a slice by its number, that of a scaler, or the `lock`. `faults
   VERB=STATUS` are those of the API servers, `lock-faults` those of the lock alone.
 - `run SECONDS`, and `until CONDITION LEAST to MOST`, the seconds that it takes. In `gap SECONDS below MOST`
@@ -114,7 +114,7 @@ class SliceScript:
     def stall(self, name: str) -> None:
         self._named[name].stalled = True
 
-    def unstall(self, name: str) -> None:
+    def resume(self, name: str) -> None:
         self._named[name].stalled = False
 
     def edit(self, lease: str, *fields: str) -> None:
