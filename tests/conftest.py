@@ -30,7 +30,7 @@ hypothesis.settings.load_profile(
 )
 
 # No test trusts an authority of the machine, and reading the hundred that it has takes each client 30 ms.
-os.environ["SSL_CERT_FILE"] = os.devnull
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
