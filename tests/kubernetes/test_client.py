@@ -1,10 +1,9 @@
-"""The API server's client: what it sends, what it makes of answers, what it tries again."""
+"""The API server's client: lists, watches, connections, and who we are. `scripts/requests` has the rest."""
 
 import asyncio
 import contextlib
 import inspect
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,8 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes import apiclient
-from tests.kubernetes.apiclient import PODS, Handler, answering, error_of, listening, pod, resource
+from tests.kubernetes.apiclient import PODS, answering, error_of, listening, pod, resource
 from tests.kubernetes.test_credentials import write_kubeconfig
-from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import Pauses, until
@@ -35,35 +33,8 @@ DEPLOYMENTS = resource("deployments")
 SOURCE = ListWatch(PARTIAL_METADATA, PODS)
 
 
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
-
-
-def connected(
-    host: str, pauses: Pauses | None = None, seconds: float = 1.0
-) -> contextlib.AbstractAsyncContextManager[KubernetesClient]:
-    return apiclient.connected(host, pauses or Pauses(), random=0.5, timeout=seconds)
-
-
-@contextlib.asynccontextmanager
-async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
-    """Serve raw bytes to any client, then close (or stay)."""
-    done = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            for word in words:
-                writer.write(word)
-                await writer.drain()
-            if hang:
-                await done.wait()
-        writer.close()
-
-    async with listening(serve) as url:
-        yield url
-        done.set()
+def connected(host: str) -> contextlib.AbstractAsyncContextManager[KubernetesClient]:
+    return apiclient.connected(host, Pauses(), random=0.5)
 
 
 async def listed(
@@ -75,44 +46,7 @@ async def listed(
     return [listed.name for listed in objects], version
 
 
-# -- get and its retries -------------------------------------------------------------------------------------
-
-
-def replies(*statuses: int, headers: dict[str, str] | None = None) -> tuple[Handler, list[web.Request]]:
-    seen: list[web.Request] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        seen.append(request)
-        status = statuses[min(len(seen), len(statuses)) - 1]
-        return web.Response(status=status, text='{"items":[]}', headers=headers if status >= 300 else None)
-
-    return handle, seen
-
-
-@pytest.mark.parametrize(
-    ("statuses", "retry_after", "attempts", "slept", "outcome"),
-    answers("kubernetes/client", "retries of get"),
-)
-async def test_retries_of_get(
-    statuses: list[int],
-    retry_after: str | None,
-    attempts: int,
-    slept: list[float],
-    outcome: int,
-    pauses: Pauses,
-) -> None:
-    handle, seen = replies(*statuses, headers={"Retry-After": retry_after} if retry_after else None)
-    async with answering(handle) as host, connected(host, pauses) as client:
-        if outcome == 200:
-            assert (await client.get("/apis")).content == b'{"items":[]}'
-        else:
-            raised = await error_of(client.get("/apis"))
-            assert raised.status == outcome
-    assert len(seen) == attempts
-    assert pauses.taken == pytest.approx(slept)
-
-
-async def test_the_start_of_a_body(pauses: Pauses) -> None:
+async def test_the_start_of_a_body() -> None:
     """What a pod answers through the API server may have no end."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -123,68 +57,14 @@ async def test_the_start_of_a_body(pauses: Pauses) -> None:
                 await response.write(b"x" * 65536)
         return response
 
-    async with answering(handle) as host, connected(host, pauses) as client:
-        assert (
-            await client.get_start("/api/v1/namespaces/shop/pods/web:80/proxy/metrics", 100_000)
-            == b"x" * 100_000
-        )
-    refuse, seen = replies(503)
-    async with answering(refuse) as host, connected(host, pauses) as client:
-        await error_of(client.get_start("/api/v1/namespaces/shop/pods/web:80/proxy/metrics", 10))
-    assert len(seen) == 1
-
-
-@pytest.mark.parametrize(
-    ("retry_after", "attempts"), [(None, 1), ("1", 3)], ids=["left to the reflector", "but a time is kept"]
-)
-async def test_a_list_is_not_tried_again(retry_after: str | None, attempts: int, pauses: Pauses) -> None:
-    handle, seen = replies(503, headers={"Retry-After": retry_after} if retry_after else None)
-    async with answering(handle) as host, connected(host, pauses) as client:
-        with pytest.raises(errors.KubernetesError, match="cannot list pods: 503"):
-            await listed(client)
-    assert len(seen) == attempts
-
-
-async def test_no_server_listens(unused_tcp_port: int, pauses: Pauses) -> None:
-    async with connected(f"http://127.0.0.1:{unused_tcp_port}", pauses) as client:
-        with pytest.raises(errors.KubernetesError, match="cannot get /apis: Unreachable") as raised:
-            await client.get("/apis")
-    assert (raised.value.status, raised.value.reason) == (0, "Unreachable")
-    assert len(pauses.taken) == 2
+    async with answering(handle) as host, connected(host) as client:
+        path = "/api/v1/namespaces/shop/pods/web:80/proxy/metrics"
+        assert await client.get_start(path, 100_000) == b"x" * 100_000
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
 """What Go's decoder still takes. It is cut down, and then it is no list."""
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        pytest.param([], "Reset", id="closed without a word"),
-        pytest.param([b"SSH-2.0-OpenSSH\r\n\r\n"], "Broken", id="not HTTP"),
-        pytest.param([HEAD + b"Content-Length: 50\r\n\r\n{"], "Broken", id="body cut"),
-        pytest.param([HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"], "Broken", id="bad chunk"),
-        pytest.param([HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"], "Broken", id="chunk cut"),
-        pytest.param(
-            [HEAD + b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc"], "Broken", id="bad gzip",
-        ),
-        pytest.param([HEAD + b"Content-Length: 6\r\n\r\n<html>"], "Decode", id="not JSON"),
-        pytest.param([HEAD + b"Content-Length: 2\r\n\r\n[]"], "Decode", id="not a list object"),
-        pytest.param([HEAD + b"Content-Length: 0\r\n\r\n"], "Decode", id="nothing"),
-        pytest.param(
-            [HEAD + b"Content-Length: %d\r\n\r\n" % len(DEEP) + DEEP], "Decode", id="too many levels",
-        ),
-    ],
-)  # fmt: skip
-async def test_broken_answers_are_our_errors(words: list[bytes], reason: str) -> None:
-    async with speaking(*words) as host, connected(host) as client:
-        raised = await error_of(listed(client))
-    assert (raised.status, raised.reason) == (0, reason)
-    assert raised.__cause__ is not None
-    assert str(raised).startswith(f"cannot list pods: {reason}: ")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -199,8 +79,11 @@ async def test_redirects_are_not_followed(status: int) -> None:
         )
 
     async with answering(elsewhere) as other:
-        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {other}/x\r\nContent-Length: 0\r\n\r\n".encode()
-        async with speaking(moved) as host, connected(host) as client:
+
+        async def move(_: web.Request) -> web.StreamResponse:
+            return web.Response(status=status, headers={"Location": f"{other}/x"})
+
+        async with answering(move) as host, connected(host) as client:
             raised = await error_of(
                 client.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "secret"}})
             )
@@ -208,24 +91,6 @@ async def test_redirects_are_not_followed(status: int) -> None:
             raised = await error_of(listed(client))
             assert raised.status == status
     assert heard == []
-
-
-@pytest.mark.parametrize(
-    "words", [[], [HEAD + b"Content-Length: 50\r\n\r\n{"]], ids=["no answer", "half an answer"]
-)
-async def test_silence_ends_a_call(words: list[bytes]) -> None:
-    async with speaking(*words, hang=True) as host, connected(host, seconds=0.05) as client:
-        raised = await error_of(listed(client))
-        assert raised.reason == "Timeout"
-        raised = await error_of(client.get("/api"))
-        assert raised.reason == "Timeout"
-
-
-@pytest.mark.parametrize("host", ["http://", "http://[::1", "nonsense", "http://no.such.host.invalid"])
-async def test_hosts_that_are_none(host: str) -> None:
-    async with connected(host) as client:
-        raised = await error_of(listed(client))
-    assert raised.reason == "Unreachable"
 
 
 async def test_a_token_that_cannot_be_sent() -> None:
@@ -264,11 +129,19 @@ async def test_a_closed_client_says_so() -> None:
 
 
 async def test_closing_ends_what_is_in_flight() -> None:
-    async with speaking(hang=True) as host, connected(host, seconds=5) as client:
+    heard, ends = asyncio.Event(), asyncio.Event()
+
+    async def hang(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.set()
+        await ends.wait()
+        writer.close()
+
+    async with listening(hang) as host, connected(host) as client:
         call = asyncio.create_task(client.get("/api"), name="call")
-        await asyncio.sleep(0.05)
+        await heard.wait()
         await client.close()
         await error_of(call)
+        ends.set()
 
 
 def exceptions_of(*modules: Any) -> list[type[Exception]]:
@@ -291,45 +164,6 @@ def exceptions_of(*modules: Any) -> list[type[Exception]]:
 )
 def test_no_exception_of_a_library_is_unmapped(kind: type[Exception]) -> None:
     assert issubclass(kind, transport.FOREIGN)
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type", "reason", "text"),
-    [
-        pytest.param(
-            json.dumps(
-                {"kind": "Status", "message": "pods is forbidden", "reason": "Forbidden", "code": 403}
-            ),
-            "application/json",
-            "Forbidden",
-            "cannot list pods: 403 Forbidden: pods is forbidden",
-            id="a Status",
-        ),
-        pytest.param(
-            "go away\n", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: go away", id="text",
-        ),
-        pytest.param("", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden", id="nothing"),
-        pytest.param(
-            "x" * 5000, "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: " + "x" * 500, id="long",
-        ),
-        pytest.param(
-            '{"code":"x"}', "text/plain", "Forbidden", 'cannot list pods: 403 Forbidden: {"code":"x"}',
-            id="no Status",
-        ),
-        pytest.param(
-            DEEP.decode(), "text/plain", "Forbidden",
-            f"cannot list pods: 403 Forbidden: {DEEP[:500].decode()}",
-            id="too many levels",
-        ),
-    ],
-)  # fmt: skip
-async def test_refusals_name_verb_and_resource(body: str, content_type: str, reason: str, text: str) -> None:
-    async def handle(request: web.Request) -> web.Response:
-        return web.Response(status=403, text=body, content_type=content_type)
-
-    async with answering(handle) as host, connected(host) as client:
-        raised = await error_of(listed(client))
-    assert (raised.status, raised.reason, str(raised)) == (403, reason, text)
 
 
 # -- lists ---------------------------------------------------------------------------------------------------
@@ -434,35 +268,13 @@ async def test_watch_from_a_cluster() -> None:
         }
 
 
-async def follow(
-    client: KubernetesClient,
-    first: Callable[[], object] = lambda: None,
-    what: APIResource = PODS,
-    version: str = "5",
-    silence: float = 1.0,
-) -> list[WatchEvent[PartialMetadata]]:
-    """Watch to the end; `first` is called once after the watch has spoken."""
-    events: list[WatchEvent[PartialMetadata]] = []
-    source = ListWatch(PARTIAL_METADATA, what)
-    async with client.watch_objects(source, resource_version=version, duration=300, silence=silence) as watch:
-        async for batch in watch:
-            if not events:
-                first()
-            events += batch
-    return events
-
-
-@pytest.mark.parametrize(
-    "text", [b"hello\n", b'{"type":"ADDED"', b'{"type":"ADDED","object":{"metadata":5}}\n']
-)
-async def test_watch_that_is_none(text: bytes) -> None:
-    async with speaking(HEAD + b"Connection: close\r\n\r\n" + text) as host, connected(host) as client:
-        raised = await error_of(follow(client))
-    assert raised.reason == "Decode"
-
-
 async def test_a_cancelled_watch_leaves_nothing(cluster: Cluster, client: KubernetesClient) -> None:
-    task = asyncio.create_task(follow(client, silence=60), name="follow")
+    async def follow() -> None:
+        async with client.watch_objects(SOURCE, resource_version="5", duration=300, silence=60) as watch:
+            async for _ in watch:
+                pass
+
+    task = asyncio.create_task(follow(), name="follow")
     await until(lambda: cluster.open_watches)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -561,7 +373,12 @@ async def test_what_every_request_says_of_us(tmp_path: Path, monkeypatch: pytest
     netrc.write_text("machine 127.0.0.1 login me password word\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    handle, seen = replies(200)
+    seen: list[web.Request] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(request)
+        return web.Response()
+
     async with answering(handle) as host, connected(host) as client:
         await client.get("/api")
     assert seen[0].headers["User-Agent"] == "fastpath-adapter"

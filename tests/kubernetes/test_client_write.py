@@ -6,14 +6,12 @@ import socket
 
 import msgspec
 import pytest
-from aiohttp import web
 
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from tests.kubernetes.apiclient import answering, connected, error_of, listening
+from tests.kubernetes.apiclient import connected, error_of, listening
 from tests.kubernetes.wire import Wire
-from tests.support.answers import answers
 from tests.support.tls import Authority
 from tests.support.waiting import until
 
@@ -23,50 +21,6 @@ BODY = msgspec.json.encode({"spec": {"replicas": 3}})
 
 def passing() -> None:
     pass
-
-
-@pytest.mark.parametrize(
-    ("method", "content_type"), answers("kubernetes/client_write", "a write is sent as it is")
-)
-async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
-    asked: list[tuple[str, str, str, str, bytes]] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        body = await request.read()
-        asked.append(
-            (request.method, request.path, request.query_string, request.headers["Content-Type"], body)
-        )
-        return web.json_response({"kind": "Scale"})
-
-    async with answering(handle) as url, connected(url) as client:
-        answer = await client.write(
-            method,  # type: ignore[arg-type]  # a row of the table is one of the four
-            PATH,
-            BODY,
-            content_type=content_type,
-            parameters={"fieldManager": "fastpath"},
-            seconds=4.5,
-            check=passing,
-        )
-    assert asked == [(method, PATH, "fieldManager=fastpath&timeout=4500ms", content_type, BODY)]
-    assert answer.content == b'{"kind": "Scale"}'
-
-
-@pytest.mark.parametrize("code", [409, 429, 500, 503, 504])
-async def test_a_refused_write_is_not_sent_again(code: int) -> None:
-    asked = 0
-
-    async def handle(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        status = {"kind": "Status", "status": "Failure", "reason": "Because", "message": "no", "code": code}
-        return web.json_response(status, status=code, headers={"Retry-After": "3"})
-
-    async with answering(handle) as url, connected(url) as client:
-        caught = await error_of(client.write("PUT", PATH, BODY, seconds=1, check=passing))
-    assert asked == 1
-    assert (caught.status, caught.reason) == (code, "Because")
-    assert caught.retry_after == (3.0 if code != 409 else None)
 
 
 async def test_a_stopped_write_never_reaches_the_server() -> None:

@@ -367,8 +367,14 @@ class SliceWorld:
 
     def is_fair(self, among: Collection["Process"] | None = None) -> bool:
         """Return whether these processes own every slice, and none two more than another."""
-        shares = self.shares(among)
-        return sum(shares) == slices.COUNT and max(shares) - min(shares) <= 1
+        working = list(itertools.chain.from_iterable(self.writers.values()))
+        if len(working) > slices.COUNT:
+            working = [(process, fence) for process, fence in working if is_open(fence)]
+        owned = [process for process, _ in working]
+        shares = [owned.count(process) for process in (self.alive if among is None else among)]
+        is_even = sum(shares) == slices.COUNT and max(shares) - min(shares) <= 1
+        # to look at each fence takes longer than all that happens
+        return is_even and all(is_open(fence) for _, fence in working)
 
     def close(self) -> None:
         """End all processes without a trace: what they still want to do has no effect."""

@@ -1,12 +1,25 @@
 """Scale targets from caches.
 
 What a GET of the scale would say, without one, and what stands in where watching is not possible.
+`scripts/targets` has stories of subscriptions on a cluster. After `> ` something happens:
+
+- `deployment NAME REPLICAS MANAGER`, `widgets PATHS` of their definition, `widget SPEC STATUS MANAGER`,
+  `scale`, `patch` and `delete`; `forbid`, `allow`, `fail`, `down` and `up` are the API server.
+- `follow NAME KIND NAME VERSION`, `close NAME`; `wait` moves the clock, `pause` lets real time pass.
+- `found` and `refused` wait for a verdict, `until NAME REPLICAS STATUS MANAGER` for these, `current` for the
+  object of now, `told` for calls of a subscription, `watches`, `readers`, `problems` and `paused SECONDS` for
+  their number. `now`, `asked` and `longest-pause-but SECONDS` say what is so at once.
+
+`scripts/test tests/kubernetes/cache --update` writes what is known then.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import shlex
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -37,18 +50,20 @@ from fastpath_sandbox.apiserver.workloads import deployment
 from tests.kubernetes.apiclient import QUICK, connected, unconnected
 from tests.support.answers import answers
 from tests.support.clock import ShiftedClock
+from tests.support.scripts import Scripts
 from tests.support.waiting import Pauses, running, until
 
 JSON = dict[str, Any]
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "targets")
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
 WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
-NOT_YET = Unfound("the scale is not yet known", known=False)
 
 
 class WatchedTargets:
-    """ScaleTargets on a cluster."""
+    """ScaleTargets on a cluster, subscriptions by their names, and what is said of them."""
 
-    def __init__(self, client: KubernetesClient) -> None:
+    def __init__(self, cluster: Cluster, client: KubernetesClient) -> None:
+        self.cluster = cluster
         self.client = client
         self.clock = ShiftedClock()
         self.pauses = Pauses(longest=0.05)
@@ -59,43 +74,112 @@ class WatchedTargets:
         )
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
         self.targets = ScaleTargets(around, self.catalogue)
-        self._followed: dict[CrossVersionObjectReference, TargetSubscription] = {}
+        self._followed: dict[str, TargetSubscription] = {}
+        self._told: Counter[str] = Counter()
 
-    def subscribe(
-        self, reference: CrossVersionObjectReference, changed: Callable[[], None] = lambda: None
-    ) -> TargetSubscription:
-        return self.targets.follow("default", reference, changed)
+    def follow(self, name: str, reference: CrossVersionObjectReference) -> None:
+        self._followed[name] = self.targets.follow("default", reference, lambda: self._told.update([name]))
 
-    def follow(
-        self, reference: CrossVersionObjectReference, changed: Callable[[], None] = lambda: None
-    ) -> TargetSubscription:
-        followed = self._followed[reference] = self.subscribe(reference, changed)
-        return followed
+    def find(self, name: str) -> ScaleTarget | Unfound:
+        return self._followed[name].find()
 
-    def find(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return a target, which is followed from now on."""
-        return (self._followed.get(reference) or self.follow(reference)).find()
-
-    def web(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
-        found = self.find(reference)
+    def target(self, name: str) -> ScaleTarget:
+        found = self.find(name)
         assert isinstance(found, ScaleTarget), found
         return found
 
-    async def until_found(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
-        await until(lambda: isinstance(self.find(reference), ScaleTarget))
-        return self.web(reference)
+    async def until_found(self, name: str) -> ScaleTarget:
+        await until(lambda: isinstance(self.find(name), ScaleTarget))
+        return self.target(name)
 
-    async def until_refused(self, reference: CrossVersionObjectReference = WEB) -> str:
-        await until(lambda: getattr(self.find(reference), "known", False))
-        found = self.find(reference)
+    async def until_refused(self, name: str) -> str:
+        await until(lambda: getattr(self.find(name), "known", False))
+        found = self.find(name)
         assert isinstance(found, Unfound)
         return found.message
+
+    # -- as data -------------------------------------------------------------------------------------------
+
+    async def happen(self, verb: str, *words: str) -> str:
+        """Do what a line of a script says; return what is known then."""
+        cluster = self.cluster
+        acts: dict[str, Callable[..., object]] = {
+            "deployment": lambda name, count, by: cluster.create(
+                deployment(name, replicas=int(count)), manager=by
+            ),
+            "widgets": lambda *paths: put_widgets(cluster, *paths),
+            "widget": lambda spec, status, by: cluster.create(
+                widget(json.loads(spec), json.loads(status)), manager=by
+            ),
+            "scale": lambda plural, name, count, by: cluster.scale(plural, name, int(count), manager=by),
+            "patch": lambda plural, name, change: cluster.patch(plural, name, json.loads(change)),
+            "delete": cluster.delete,
+            "forbid": cluster.forbid,
+            "allow": cluster.allow,
+            "fail": lambda code, verb, resource, times: cluster.fail(int(code), verb, resource, int(times)),
+            "down": cluster.down,
+            "up": cluster.up,
+            "follow": lambda name, *words: self.follow(name, CrossVersionObjectReference(*words)),
+            "close": lambda name: self._followed[name].close(),
+            "wait": lambda seconds: self.clock.advance(float(seconds)),
+            "pause": lambda seconds: asyncio.sleep(float(seconds)),
+        }
+        waits: dict[str, Callable[..., object]] = {
+            "until": lambda name, count, status, *by: (
+                self.find(name)[:2] == (int(count), int(status)) and by in {(), (self.target(name).manager,)}
+            ),
+            "current": lambda name, plural: (
+                self.target(name).resource_version
+                == cluster.get(plural, "web")["metadata"]["resourceVersion"]
+            ),
+            "told": lambda name, count: self._told[name] == int(count),
+            "watches": lambda count: cluster.open_watches == int(count),
+            "problems": lambda count: len(self.faults.active()) == int(count),
+            "readers": lambda count: readers() == int(count),
+            "paused": lambda seconds, count: self.pauses.taken.count(float(seconds)) >= int(count),
+            "found": lambda name: isinstance(self.find(name), ScaleTarget),
+            "refused": lambda name: getattr(self.find(name), "known", False),
+        }
+        if verb in acts:
+            done = acts[verb](*words)
+            if isinstance(done, Awaitable):
+                await done
+        if verb in waits:
+            await until(partial(waits[verb], *words))
+        return self.look(verb, *words)
+
+    def look(self, verb: str, *words: str) -> str:
+        match verb:
+            case "problems":
+                return " ".join(sorted(fault for fault, _ in self.faults.active()))
+            case "longest-pause-but":
+                return f"{max(set(self.pauses.taken) - {float(words[0])}):g} s"
+            case "asked":
+                told = Counter(each for each in asked(self.cluster) if each.strip())
+                return ", ".join(
+                    f"{each} ({times})" if "list" in each else each for each, times in sorted(told.items())
+                )
+            case "found" | "refused" | "now" | "until":
+                return self.text(self.find(words[0]))
+        return ""
+
+    @staticmethod
+    def text(found: ScaleTarget | Unfound) -> str:
+        if isinstance(found, Unfound):
+            return found.message
+        counts = f"{found.replicas} replicas, {found.status_replicas} in the status"
+        return ", ".join(filter(None, (counts, found.selector, found.manager, found.path)))
+
+
+def readers() -> int:
+    """Return how many scales are read one by one."""
+    return sum("scale of" in task.get_name() for task in asyncio.all_tasks())
 
 
 @pytest.fixture
 async def watched(cluster: Cluster) -> AsyncIterator[WatchedTargets]:
     async with connected(cluster.url) as client:
-        watched = WatchedTargets(client)
+        watched = WatchedTargets(cluster, client)
         async with running(watched.targets.run()):
             yield watched
 
@@ -110,14 +194,23 @@ async def read_scale(cluster: Cluster, target: ScaleTarget) -> JSON:
         return scale
 
 
-def put_widgets(cluster: Cluster, **paths: str) -> None:
-    places = kinds.ScalePaths(**paths) if paths else kinds.ScalePaths(selector=".status.selector")
+def put_widgets(cluster: Cluster, *paths: str) -> None:
+    places = kinds.ScalePaths(*paths) if paths else kinds.ScalePaths(selector=".status.selector")
     cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget", scale=places))
 
 
 def widget(spec: JSON, status: JSON | None = None) -> JSON:
     body = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}, "spec": spec}
     return body | ({"status": status} if status is not None else {})
+
+
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+async def test_script(title: str, watched: WatchedTargets, pytestconfig: pytest.Config) -> None:
+    said: list[str] = []
+    for line in SCRIPTS.lines(title):
+        answer = await watched.happen(*shlex.split(line))
+        said += [f"> {line}", *([answer] if answer else [])]
+    SCRIPTS.check(title, said, pytestconfig)
 
 
 # -- kinds that everybody has --------------------------------------------------------------------------------
@@ -133,7 +226,8 @@ async def test_what_is_kept_is_what_the_scale_says(
     body = {"kind": kind, "apiVersion": api_version, "metadata": {"name": "web"}}
     spec = {"replicas": 3, "selector": selector}
     cluster.create(body | {"spec": spec, "status": {"replicas": 2}}, manager="helm")
-    found = await watched.until_found(CrossVersionObjectReference(kind, "web", api_version))
+    watched.follow("web", CrossVersionObjectReference(kind, "web", api_version))
+    found = await watched.until_found("web")
     scale = await read_scale(cluster, found)
     version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
     assert found == (3, 2, scale["status"]["selector"], version, "helm", found.path, uid, found.since)
@@ -141,107 +235,7 @@ async def test_what_is_kept_is_what_the_scale_says(
     assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
 
 
-async def test_changes_are_delivered(cluster: Cluster, watched: WatchedTargets) -> None:
-    cluster.create(deployment("web", replicas=2), manager="helm")
-    cluster.create(deployment("other", replicas=2))
-    told: list[ScaleTarget | Unfound] = []
-    followed = watched.follow(WEB, lambda: told.append(followed.find()))
-    assert followed.find() == NOT_YET
-    await until(lambda: told)
-    assert watched.web() == told[0]
-    cluster.scale("deployments", "web", 5, manager="kubectl")
-    await until(lambda: len(told) == 2)
-    assert (watched.web().replicas, watched.web().manager) == (5, "kubectl")
-    cluster.patch("deployments", "web", {"status": {"replicas": 4}})
-    await until(lambda: len(told) == 3)
-    assert watched.web().status_replicas == 4
-    version = watched.web().resource_version
-    cluster.patch("deployments", "web", {"metadata": {"annotations": {"a": "b"}}})
-    cluster.scale("deployments", "other", 7, manager="kubectl")
-    await until(lambda: watched.web().resource_version != version)
-    cluster.delete("deployments", "web")
-    await until(lambda: len(told) == 4)
-    assert told[3] == Unfound('deployments.apps "web" not found')
-    cluster.create(deployment("web", replicas=1))
-    await until(lambda: len(told) == 5)
-    followed.close()
-    followed.close()
-    await until(lambda: not cluster.open_watches)
-    assert asked(cluster).count("list deployments") == 1
-
-
-async def test_only_kinds_that_are_targets_are_watched(cluster: Cluster, watched: WatchedTargets) -> None:
-    cluster.create(deployment("web"))
-    first = watched.subscribe(WEB)
-    second = watched.subscribe(CrossVersionObjectReference("deployment", "x", "apps/v1beta1"))
-    await until(lambda: cluster.open_watches)
-    assert second.find() == Unfound('deployments.apps "x" not found')
-    third = watched.subscribe(CrossVersionObjectReference("StatefulSet", "x", "apps/v1"))
-    await until(lambda: cluster.open_watches == 2)
-    first.close()
-    assert second.find() == Unfound('deployments.apps "x" not found')
-    second.close()
-    await until(lambda: cluster.open_watches == 1)
-    third.close()
-    await until(lambda: cluster.open_watches == 0)
-
-
 # -- custom kinds --------------------------------------------------------------------------------------------
-
-
-async def test_a_custom_kind_is_watched_by_its_paths(cluster: Cluster, watched: WatchedTargets) -> None:
-    paths = {"spec_replicas": ".spec.size.wanted", "status_replicas": ".status.size"}
-    put_widgets(cluster, **paths, selector=".status.labels")
-    cluster.create(widget({"size": {"wanted": 4, "other": []}}, {"size": 3, "labels": "app=w"}), manager="me")
-    found = await watched.until_found(WIDGET)
-    scale = await read_scale(cluster, found)
-    version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
-    assert found == (4, 3, "app=w", version, "me", found.path, uid, found.since)
-    cluster.scale("widgets", "w", 0, manager="kubectl")
-    await until(lambda: watched.web(WIDGET)[:2] == (0, 3))
-    assert "get widgets/scale" not in asked(cluster)[:-2]
-    cluster.patch("widgets", "w", {"spec": {"size": {"wanted": None}}})
-    text = "Internal error occurred: the spec replicas field does not exist"
-    assert await watched.until_refused(WIDGET) == text
-
-
-@pytest.mark.parametrize("name", ["../../other/widgets/w", "w?x=", "w%2fstatus", "..", ""])
-async def test_a_name_leads_nowhere_else(name: str, cluster: Cluster, watched: WatchedTargets) -> None:
-    put_widgets(cluster)
-    cluster.forbid("get", "customresourcedefinitions")
-    cluster.create(
-        widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"})
-        | {"metadata": {"name": "w", "namespace": "other"}}
-    )
-    reference = CrossVersionObjectReference("Widget", name, "example.com/v1")
-    assert "invalid resource name" in await watched.until_refused(reference)
-    await asyncio.sleep(0.05)
-    assert "get widgets/scale" not in asked(cluster)
-
-
-async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled(
-    cluster: Cluster, watched: WatchedTargets
-) -> None:
-    put_widgets(cluster)
-    cluster.forbid("get", "customresourcedefinitions")
-    cluster.create(widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"}))
-    told: list[int] = []
-    followed = watched.follow(WIDGET, lambda: told.append(1))
-    found = await watched.until_found(WIDGET)
-    assert found[:3] == (2, 1, "app=w")
-    count = len(told)
-    cluster.scale("widgets", "w", 3, manager="me")
-    await until(lambda: len(told) == count + 1)
-    assert watched.web(WIDGET).replicas == 3
-    assert {scale_targets.POLL_SECONDS, scale_targets.DEFINITION_SECONDS} <= set(watched.pauses.taken)
-    assert "watch widgets" not in asked(cluster)
-    cluster.fail(503, "get", "widgets/scale", times=6)
-    for _ in range(20):
-        await asyncio.sleep(0.005)
-        assert watched.web(WIDGET).replicas == 3, "what was read stays"
-    cluster.delete("widgets", "w")
-    assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
-    followed.close()
 
 
 @pytest.mark.looptime
@@ -267,20 +261,11 @@ async def test_scales_that_are_read_share_a_rate_and_namespaces_take_turns() -> 
 
 async def test_a_scale_that_is_refused_is_read_less_often(cluster: Cluster, watched: WatchedTargets) -> None:
     cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget"))  # it has no scale
-    await watched.until_refused(WIDGET)
+    watched.follow("w", WIDGET)
+    await watched.until_refused("w")
     pauses = [5 * 2**doubled for doubled in range(6)] + [scale_targets.REFUSED_SECONDS] * 2
     # with half of a random number a pause is as long as its interval
     await until(lambda: [pause for pause in watched.pauses.taken if pause in pauses][: len(pauses)] == pauses)
-
-
-async def test_a_target_that_is_made_later_is_found_in_half_a_minute(
-    cluster: Cluster, watched: WatchedTargets
-) -> None:
-    put_widgets(cluster)
-    cluster.forbid("get", "customresourcedefinitions")
-    assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
-    await until(lambda: watched.pauses.taken.count(scale_targets.RETRY_SECONDS) > 2)
-    assert max(set(watched.pauses.taken) - {scale_targets.DEFINITION_SECONDS}) == scale_targets.RETRY_SECONDS
 
 
 @pytest.mark.parametrize(("written", "paths"), answers("kubernetes/scale_targets", "paths of definitions"))
@@ -289,69 +274,21 @@ def test_paths_of_definitions(written: list[str], paths: list[list[str]] | None)
     assert found == (None if paths is None else ReplicaPaths(*map(tuple, paths)))
 
 
-async def test_paths_that_cannot_be_read_make_it_polled(cluster: Cluster, watched: WatchedTargets) -> None:
-    put_widgets(cluster)
-    made = cluster.get("crd", "widgets.example.com")
-    made["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status['selector']"
-    cluster.update(made)
-    cluster.create(widget({"replicas": 2}))
-    assert (await watched.until_found(WIDGET)).replicas == 2
-    assert "get widgets/scale" in asked(cluster)
-
-
-async def test_a_definition_that_could_not_be_read_is_read_again(
-    cluster: Cluster, watched: WatchedTargets
-) -> None:
-    put_widgets(cluster)
-    cluster.create(widget({"replicas": 2}))
-    cluster.fail(503, "get", "customresourcedefinitions", times=3)
-    cluster.fail(503, "list", "widgets", times=2)  # meanwhile what was polled still counts
-    assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
-    await until(lambda: watched.web(WIDGET).manager == "sandbox")
-    assert scale_targets.RETRY_SECONDS in watched.pauses.taken
-
-
 async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watched: WatchedTargets) -> None:
     put_widgets(cluster)
     made = cluster.get("crd", "widgets.example.com")
     cluster.create(widget({"replicas": 2}))
-    assert (await watched.until_found(WIDGET)).path.startswith("/apis/example.com/v1/")
+    watched.follow("w", WIDGET)
+    assert (await watched.until_found("w")).path.startswith("/apis/example.com/v1/")
     made["spec"]["versions"][0]["name"] = "v2"
     cluster.update(made)
     cluster.cut_watches()
     await watched.catalogue.refresh(force=True)
-    await until(lambda: isinstance(watched.find(WIDGET), ScaleTarget))
-    assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
+    await until(lambda: isinstance(watched.find("w"), ScaleTarget))
+    assert watched.target("w").path.startswith("/apis/example.com/v2/")
 
 
 # -- references that lead nowhere ----------------------------------------------------------------------------
-
-
-async def test_a_kind_that_is_not_served_at_first(cluster: Cluster, watched: WatchedTargets) -> None:
-    told: list[int] = []
-    watched.follow(WIDGET, lambda: told.append(1))
-    gadget = CrossVersionObjectReference("Gadget", "g", "example.com/v1")
-    assert await watched.until_refused(gadget) == 'no matches for kind "Gadget" in group "example.com"'
-    assert await watched.until_refused(WIDGET) == 'no matches for kind "Widget" in group "example.com"'
-    assert told
-    watched.follow(gadget).close()
-    put_widgets(cluster)
-    cluster.create(widget({"replicas": 2}))
-    assert watched.find(WIDGET).__class__ is Unfound
-    watched.clock.advance(scale_targets.RETRY_SECONDS)
-    assert (await watched.until_found(WIDGET)).replicas == 2
-
-
-async def test_while_kinds_cannot_be_read_nothing_is_known(cluster: Cluster, watched: WatchedTargets) -> None:
-    await cluster.down()
-    assert watched.find(WIDGET) == NOT_YET
-    await until(lambda: scale_targets.RETRY_SECONDS in watched.pauses.taken)
-    assert watched.find(WIDGET) == NOT_YET
-    await cluster.up()
-    put_widgets(cluster)
-    cluster.create(widget({"replicas": 2}))
-    watched.clock.advance(60)
-    assert (await watched.until_found(WIDGET)).replicas == 2
 
 
 @pytest.mark.parametrize(
@@ -361,24 +298,11 @@ async def test_errors_in_upstreams_words(
     kind: str, name: str, version: str, message: str, cluster: Cluster, watched: WatchedTargets
 ) -> None:
     cluster.create(deployment("web"))
-    assert await watched.until_refused(CrossVersionObjectReference(kind, name, version)) == message
+    watched.follow("x", CrossVersionObjectReference(kind, name, version))
+    assert await watched.until_refused("x") == message
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
-
-
-async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target(
-    cluster: Cluster, watched: WatchedTargets
-) -> None:
-    cluster.forbid("watch", "deployments")
-    cluster.forbid("list", "statefulsets")
-    stateful = CrossVersionObjectReference("StatefulSet", "web", "apps/v1")
-    followed = [watched.subscribe(each) for each in (WEB, stateful)]
-    await until(lambda: {fault for fault, _ in watched.faults.active()} == {"watch", "informer"})
-    for each in followed:
-        each.close()
-    await asyncio.sleep(0.05)
-    assert not watched.faults.active()
 
 
 async def test_a_target_that_cannot_be_read_has_its_scale_read(
@@ -397,63 +321,18 @@ async def test_a_target_that_cannot_be_read_has_its_scale_read(
     bad = CrossVersionObjectReference("Deployment", "bad", "apps/v1")
     cluster.create(deployment("bad", replicas=2))
     cluster.create(deployment("web", replicas=3))
-    followed = [watched.subscribe(each) for each in (WEB, bad)]
-    assert (await watched.until_found()).replicas == 3
-    assert (await watched.until_found(bad)).replicas == 2
+    watched.follow("web", WEB)
+    watched.follow("bad", bad)
+    assert (await watched.until_found("web")).replicas == 3
+    assert (await watched.until_found("bad")).replicas == 2
     assert list(watched.faults.active()) == [("object", "deployments.apps (scaler) default/bad")]
     cluster.scale("deployments", "web", 4, manager="me")
-    await until(lambda: watched.web().replicas == 4)
+    await until(lambda: watched.target("web").replicas == 4)
     broken.clear()
     cluster.scale("deployments", "bad", 5, manager="me")
-    await until(lambda: watched.web(bad).replicas == 5)
+    await until(lambda: watched.target("bad").replicas == 5)
     assert not watched.faults.active()
-    await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
-    for each in followed:
-        each.close()
-
-
-async def test_a_scale_is_read_once_for_all_its_subscriptions(
-    cluster: Cluster, watched: WatchedTargets
-) -> None:
-    def readers() -> int:
-        return sum("scale of" in task.get_name() for task in asyncio.all_tasks())
-
-    cluster.forbid("list", "deployments")
-    cluster.create(deployment("web", replicas=2))
-    first = watched.follow(WEB)
-    await watched.until_found()
-    told: list[int] = []
-    others = [watched.subscribe(WEB, partial(told.append, n)) for n in range(3)]
-    assert [other.find() for other in others] == [first.find()] * 3, "it is known at once"
-    first.close()
-    cluster.scale("deployments", "web", 6, manager="me")
-    await until(lambda: told)
-    assert told == [0, 1, 2]
-    assert readers() == 1
-    for other in others:
-        other.close()
-    await until(lambda: readers() == 0)
-
-
-async def test_rights_that_come_later(cluster: Cluster, watched: WatchedTargets) -> None:
-    cluster.forbid("*", "deployments")
-    cluster.create(deployment("web", replicas=2))
-    await watched.until_found()
-    cluster.allow("*", "deployments")
-    await until(lambda: watched.web().manager == "sandbox")
-    assert cluster.open_watches
-    await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
-
-
-async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: WatchedTargets) -> None:
-    cluster.forbid("*", "deployments")
-    cluster.forbid("*", "deployments/scale")
-    cluster.create(deployment("web"))
-    assert await watched.until_refused() == (
-        'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource '
-        '"deployments/scale" in API group '
-        '"apps" in the namespace "default"'
-    )
+    await until(lambda: not readers())
 
 
 # -- the writer of the count --------------------------------------------------------------------------------
@@ -476,23 +355,6 @@ def test_what_is_no_count_is_none() -> None:
     )
 
 
-async def test_two_references_to_one_target(cluster: Cluster, watched: WatchedTargets) -> None:
-    cluster.create(deployment("web", replicas=2))
-    told: list[str] = []
-    first = watched.subscribe(WEB, lambda: told.append("first"))
-    other = watched.subscribe(WEB, lambda: told.append("other"))
-    older = CrossVersionObjectReference("deployment", "web", "apps/v1beta2")
-    second = watched.subscribe(older, lambda: told.append("second"))
-    await until(lambda: sorted(told) == ["first", "other", "second"])
-    assert first.find() == second.find()
-    other.close()
-    second.close()
-    told.clear()
-    cluster.scale("deployments", "web", 3, manager="me")
-    await until(lambda: told == ["first"])
-    first.close()
-
-
 async def test_answers_that_are_none(cluster: Cluster, watched: WatchedTargets) -> None:
     async def garbage(path: str) -> ResponseBody:
         return ResponseBody("application/json", b"[]")
@@ -500,8 +362,9 @@ async def test_answers_that_are_none(cluster: Cluster, watched: WatchedTargets) 
     put_widgets(cluster)
     await watched.catalogue.refresh()
     watched.client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
-    await until(lambda: "is not a Scale object" in getattr(watched.find(WIDGET), "message", ""))
-    assert not getattr(watched.find(WIDGET), "known", True)
+    watched.follow("w", WIDGET)
+    await until(lambda: "is not a Scale object" in getattr(watched.find("w"), "message", ""))
+    assert not getattr(watched.find("w"), "known", True)
 
 
 # --- large selectors ----------------------------------------------------------------------------------------

@@ -122,18 +122,6 @@ def test_the_second_installation_stands_back_and_says_so(
     assert caplog.messages.count("fault ended") == 1
 
 
-def test_it_takes_over_from_members_that_were_killed(world: SliceWorld) -> None:
-    first, _ = install_two(world, 3)
-    world.run(20)
-    for process in first:
-        process.kill()
-    took = world.run_until(scales(world, OTHER))
-    assert HOLD - HOLD / 6 - LOOK < took < TAKEN
-    again = world.join()
-    assert world.longest_gap(LONG) < MOVES
-    assert (owners(world), active(again)) == ({OTHER}, {STANDS_BACK})
-
-
 def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
     """Seconds before the other installation takes the Lease."""
     with world_of() as world:
@@ -151,19 +139,6 @@ def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
         assert owners(world) == {NAME}
 
 
-def test_a_member_that_does_not_know_is_dealt_no_slices(world: SliceWorld) -> None:
-    """The others keep what it would own."""
-    world.join(), world.join()
-    world.run_until(world.is_fair)
-    refuse(world, {"get"}, 503)
-    third = world.join()
-    assert world.longest_gap(HOLD - LAST_ATTEMPT) < MOVES
-    assert (third.owned, world.holder(third.lease), active(third)) == ([], "", {UNREAD})
-    world.lock_faults = {}
-    world.run(20)
-    assert third.owned
-
-
 def test_of_installations_that_begin_together_one_scales() -> None:
     for seed in range(3):
         with world_of(seed) as world:
@@ -173,47 +148,6 @@ def test_of_installations_that_begin_together_one_scales() -> None:
             assert world.now < 1000 + AT_ONCE + LOOK
             assert world.longest_gap(LONG) < MOVES
             assert len(owners(world)) == 1
-
-
-def test_one_that_was_cut_off_looks_before_it_owns_slices(world: SliceWorld) -> None:
-    first, _ = install_two(world, 2)
-    for process in first:
-        process.mode = "cut"
-    assert world.run_until(scales(world, OTHER)) < TAKEN
-    for process in first:
-        process.heal()
-    assert world.longest_gap(LONG) < MOVES
-    assert owners(world) == {OTHER}
-    assert all(active(process) == {STANDS_BACK} for process in first)
-
-
-def test_one_that_is_overruled_gives_its_slices_up(world: SliceWorld) -> None:
-    """A person may name another installation."""
-    first, _ = install_two(world, 2)
-    world.check = lambda: None  # type: ignore[method-assign]  # until it has looked
-    world.edit(LOCK, holderIdentity=f"default/{OTHER}", renewTime="2026-01-01T00:00:00.000000Z")
-    assert world.run_until(lambda: owners(world) == {OTHER}) < HANDED_OVER + AT_ONCE
-    assert all(active(process) == {STANDS_BACK} for process in first)
-    assert world.longest_gap(LONG) < MOVES
-
-
-def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
-    for seed in range(2):
-        with world_of(seed) as world:
-            install_two(world, 2)
-            world.run(seed)
-            world.delete(LOCK)
-            assert world.longest_gap(LONG) < MOVES
-            assert (owners(world), world.holder(LOCK)) == ({NAME}, f"default/{NAME}")
-
-
-def test_one_whose_lease_was_taken_clears_nothing(world: SliceWorld) -> None:
-    (first,), _ = install_two(world)
-    world.check = lambda: None  # type: ignore[method-assign]  # until it has looked
-    world.edit(LOCK, holderIdentity="default/third")
-    first.leave()
-    world.run(AT_ONCE)
-    assert world.holder(LOCK) == "default/third"
 
 
 # --- what the API server answers ----------------------------------------------------------------------------
@@ -275,14 +209,6 @@ def test_one_that_stands_back_goes_on_with_that_for_a_minute(verbs: set[str]) ->
             world.lock_faults = {}
             assert world.run_until(lambda world=world: len(owners(world)) == 1) < HANDED_OVER + 5, name  # type: ignore[misc]
             assert world.longest_gap(LONG) == 0, name
-
-
-def test_no_namespace_for_it(world: SliceWorld) -> None:
-    """Where the Lease cannot be made, as in a cluster without kube-system."""
-    refuse(world, {"get", "write"}, 404)
-    process = world.join()
-    assert world.run_until(scales(world, NAME)) < AT_ONCE
-    assert active(process) == {UNREAD}
 
 
 # --- at random ----------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""Scalers that share slices: never two that write for one, and none without an owner for long.
+"""Scalers that share slices: what they write, want and log, and what their view knows.
 
-Keeper, membership and view are the real ones, each scaler in a process of its own; `support.slices` has the
-API servers, the networks and the time between them.
+Stories of who owns what, and for how long none does, are in `scripts/slices`.
 """
 
 import asyncio
@@ -12,32 +11,22 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership.lease import Fence, LeaseRecord
-from adapter.kubernetes.ownership.lease_view import LABEL, WatchedLease
+from adapter.kubernetes.ownership.lease_view import WatchedLease
 from adapter.model.autoscaling import slices
+from adapter.telemetry.metrics import Monitoring
 from tests.support.slices import NAME, Process, SliceWorld, is_open
-
-
-@contextlib.contextmanager
-def world_of(seed: int = 0) -> Iterator[SliceWorld]:
-    world = SliceWorld(seed)
-    try:
-        yield world
-    finally:
-        world.close()
 
 
 @pytest.fixture
 def world() -> Iterator[SliceWorld]:
-    with world_of() as world:
+    with contextlib.closing(SliceWorld(0, MONITORING)) as world:
         yield world
 
 
 # --- one thing at a time ------------------------------------------------------------------------------------
 
-WHOLE = [slices.COUNT]
+MONITORING = Monitoring()
 FIVE = slices.name_of(NAME, 5)
-SETTLED = 10.0
-"""Seconds until slices move for the sake of equal shares."""
 
 
 def settle(world: SliceWorld, members: int = 1) -> list[Process]:
@@ -47,94 +36,12 @@ def settle(world: SliceWorld, members: int = 1) -> list[Process]:
     return joined
 
 
-def put_five(world: SliceWorld, holder: str) -> None:
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
-    world.put(FIVE, {"metadata": {"name": FIVE, "labels": {LABEL: NAME}}, "spec": spec})
-
-
-async def never() -> None:
-    await asyncio.Event().wait()
-
-
-def owner(world: SliceWorld, number: int) -> Process:
-    ((process, _),) = world.writers[number]
-    return process
-
-
-def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: SliceWorld) -> None:
-    alone = world.join()
-    assert world.run_until(world.is_fair) < 1
-    assert world.shares() == WHOLE
-    assert {world.holder(slices.name_of(NAME, number)) for number in range(slices.COUNT)} == {alone.identity}
-    before, calls = len(world.log), alone.calls
-    world.run(60)
-    assert len(world.log) - before == 30 + 6, "the renewals of its own Lease, and of that of the installation"
-    assert alone.calls - calls == 30 + 6 + 12, "those, and looks at the Lease of the installation"
-
-
-def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: SliceWorld) -> None:
-    settle(world)
-    world.join()
-    begun = world.begun
-    assert SETTLED < world.run_until(world.is_fair) < SETTLED + 3
-    assert world.shares() == [32, 32]
-    world.run(60)
-    assert world.begun == begun + 32
-
-
-def test_one_that_joins_gets_nothing_before_it_is_prepared(world: SliceWorld) -> None:
-    first = world.join(prepare=never)  # alone it does not wait
-    world.run_until(world.is_fair)
-    is_prepared = asyncio.Event()
-
-    async def prepare() -> None:
-        await is_prepared.wait()
-
-    second = world.join(prepare=prepare)
-    world.run(60)
-    assert (len(first.owned), set(map(len, second.wanted)), world.holder(second.lease)) == (64, {32}, "")
-    second.loop.call_soon(is_prepared.set)
-    assert world.run_until(world.is_fair) < SETTLED + 3
-    assert set(map(len, second.wanted)) == {32}, "nothing else came between"
-
-
-def test_one_that_is_not_prepared_takes_over_from_the_last_of_the_others(world: SliceWorld) -> None:
-    (first,) = settle(world)
-    second = world.join(prepare=never)
-    world.run(20)
-    assert not second.owned
-    first.kill()
-    assert 10 < world.run_until(lambda: len(second.owned) == slices.COUNT) < 32
-
-
-@pytest.mark.parametrize("members", [2, 5])
-def test_hand_over_and_failover(members: int) -> None:
-    with world_of(members) as world:
-        first, second, *_ = settle(world, members)
-        world.run(7.3)
-        first.leave()
-        assert 1 < world.run_until(world.is_fair) < 4
-        world.run(20)
-        second.kill()
-        if members > 2:
-            assert 10 < world.run_until(world.is_fair) < 16
-        begun = world.begun
-        world.run(5)
-        assert world.begun == begun
-
-
 def test_the_fence_of_a_slice_that_was_given_up_is_closed(world: SliceWorld) -> None:
     (first,) = settle(world)
     fences = {number: fence for number, ((_, fence),) in world.writers.items()}
     settle(world)
     assert len(first.owned) == 32
     assert {number for number, fence in fences.items() if is_open(fence)} == set(first.owned)
-
-
-def test_scalers_that_are_new_together_wait_for_nothing(world: SliceWorld) -> None:
-    world.join(), world.join(), world.join()
-    assert world.run_until(lambda: sum(world.shares()) == slices.COUNT) < 2
-    assert world.run_until(world.is_fair) < SETTLED + 3
 
 
 def watch_free(world: SliceWorld) -> float:
@@ -172,50 +79,6 @@ def test_one_that_joins_wants_its_share_before_it_is_released(world: SliceWorld)
     assert second.wanted[0] == second.wanted[-1] == set(second.owned)
 
 
-def test_in_a_rolling_update_each_slice_moves_once(world: SliceWorld) -> None:
-    olds = settle(world, 4)  # of three, the one with a slice more would leave it to another old one
-    world.run(20)
-    begun = world.begun
-    for old in olds:
-        world.join()
-        world.run(5)
-        old.leave()
-        world.run(6)
-    world.run(5)
-    assert world.is_fair()
-    assert world.begun - begun == slices.COUNT
-
-
-def test_one_that_comes_back_is_prepared_anew_before_others_release_its_share(world: SliceWorld) -> None:
-    ready = asyncio.Event()
-    ready.set()
-
-    async def prepare() -> None:
-        await ready.wait()
-
-    first, second = world.join(prepare=prepare), world.join()
-    world.run_until(world.is_fair)
-    ready.clear()
-    first.freeze(60)
-    world.run(61)
-    assert world.holder(first.lease) == ""
-    assert first.wanted[-1] == set(), "what it has may be outdated"
-    first.loop.call_soon(ready.set)
-    world.run(1)
-    assert len(first.wanted[-1]) == slices.COUNT // 2
-    assert len(second.owned) == slices.COUNT
-    world.run_until(world.is_fair)
-    assert first.wanted[-1] == set(first.owned)
-
-
-def test_one_that_ends_without_the_api_server_does_not_wait_for_it(world: SliceWorld) -> None:
-    first, second = settle(world, 2)
-    first.mode = "cut"
-    first.leave()
-    assert world.run_until(first.task.done) < 15
-    assert world.run_until(lambda: len(second.owned) == slices.COUNT) < 18
-
-
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), KubernetesError(500, "x", "of the work")])
 def test_an_error_of_the_work_ends_the_process(world: SliceWorld, error: Exception) -> None:
     async def fail(number: int, fence: Fence) -> None:
@@ -247,177 +110,13 @@ def test_work_that_ends_by_itself_begins_again(world: SliceWorld) -> None:
     assert ends.count(6) == 1
 
 
-def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while(world: SliceWorld) -> None:
-    first, second, third = settle(world, 3)
-    second.leave()
-    third.kill()
-    world.run(500)
-    assert {second.lease, third.lease} <= world.leases.keys()
-    world.run(200)
-    assert {name for name in world.leases if "-member-" in name} == {first.lease}
-    assert world.is_fair()
-
-
-def test_the_owner_of_a_slice_is_known_to_all(world: SliceWorld) -> None:
-    first, second = world.join(), world.join()
-    assert first.keeper.find_owner(5) == ""
-    world.run_until(world.is_fair)
-    world.run(1)
-    assert {first.keeper.find_owner(5), second.keeper.find_owner(5)} == {owner(world, 5).identity}
-    second.kill()
-    world.run_until(lambda: world.holder(second.lease) == "")
-    gone = next(n for n in range(slices.COUNT) if world.holder(slices.name_of(NAME, n)) == second.identity)
-    world.run_until(lambda: first.keeper.find_owner(gone) == "", 1)
-    assert first.keeper.find_owner(gone) == ""
-
-
 # --- writes that go wrong -----------------------------------------------------------------------------------
-
-
-def test_a_problem_of_one_lease_lasts_until_that_lease_changes(world: SliceWorld) -> None:
-    def refuse(name: str) -> None:
-        if name in {FIVE, slices.name_of(NAME, 6)}:
-            raise KubernetesError(503, "ServiceUnavailable", "refused")
-
-    process = world.join()
-    world.before_write = refuse
-    world.run(3)
-    assert len(process.owned) == slices.COUNT - 2
-    assert process.problems.active().keys() == {("slices", FIVE), ("slices", slices.name_of(NAME, 6))}
-    put_five(world, "pod-9_x")
-    world.run(1)
-    assert process.problems.active().keys() == {("slices", slices.name_of(NAME, 6))}
-    world.before_write = lambda _name: None
-    # what is missing may be that of the other, until that has been gone for long enough
-    assert world.run_until(lambda: process.problems.active() == {}) < 20
-
-
-@pytest.mark.parametrize(
-    ("seconds", "most"), [(6, 4), (16, 8)], ids=["a member", "one that is no member any more"]
-)
-def test_a_late_member_is_cleared_when_the_api_server_answers_again(
-    world: SliceWorld, seconds: float, most: float
-) -> None:
-    first, second = settle(world, 2)
-    first.kill()
-    world.run(11)
-    second.mode = "error"
-    world.run(seconds)
-    assert ("slices", first.lease) in second.problems.active()
-    second.mode = "good"
-    assert world.run_until(world.is_fair) < most
 
 
 # --- Leases that a person changes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_a_slice_whose_lease_was_deleted_goes_on_with_its_owner(world: SliceWorld, members: int) -> None:
-    settle(world, members)
-    for pause in (1, 20):
-        world.run(pause)
-        before = owner(world, 5)
-        world.delete(FIVE)
-        world.run_until(lambda: 5 in world.free, 1)
-        assert world.run_until(lambda: 5 not in world.free) < 1
-        assert owner(world, 5) is before
-
-
-def test_a_slice_that_is_made_and_hidden_again_before_the_view_shows_it_is_taken_in_a_while(
-    world: SliceWorld,
-) -> None:
-    settle(world)
-    world.run(1)
-    world.label(FIVE, {})
-    world.run_until(lambda: 5 in world.free, 1)
-    world.run_until(lambda: world.leases[FIVE]["metadata"]["labels"] == {LABEL: NAME}, 1)
-    world.label(FIVE, {})
-    world.run(1)
-    assert 5 in world.free
-    assert world.run_until(world.is_fair) < 15
-
-
-@pytest.mark.parametrize("holder", ["", "pod-9_x"])
-def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: SliceWorld, holder: str) -> None:
-    (first,) = settle(world)
-    world.run(1)
-    world.edit(FIVE, holderIdentity=holder)
-    world.run_until(lambda: 5 not in first.owned, 1)
-    assert 5 not in first.owned
-    assert world.run_until(world.is_fair) < 15 + 2 + 1, "missed for its duration, from a renewal on"
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_a_container_that_starts_again_has_the_slices_of_its_last_process_at_once(
-    world: SliceWorld, others: int
-) -> None:
-    first = world.join(pod="uid-0")
-    for _ in range(others):
-        world.join(pod="uid-1")
-    world.run_until(world.is_fair)
-    world.run(5.3)
-    first.kill()
-    world.run(1.8)
-    world.join(pod="uid-0")
-    assert world.run_until(world.is_fair) < 1.5
-
-
-@pytest.mark.parametrize(("before", "after"), [("", ""), ("", "uid-0"), ("uid-0", ""), ("uid-0", "uid-2")])
-def test_what_may_be_another_container_is_waited_for(world: SliceWorld, before: str, after: str) -> None:
-    first = world.join("scaler-0", pod=before)
-    world.run_until(world.is_fair)
-    world.run(5.3)
-    first.freeze()
-    world.join("scaler-0", pod=after)
-    assert world.run_until(world.is_fair) > 10
-
-
 CHANGED = "the Lease of a slice was changed or deleted, not by its owner"
-
-
-def test_a_slice_that_a_person_took_from_its_owner_is_logged_once(
-    world: SliceWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    settle(world)
-    world.run(1)
-    world.edit(FIVE, holderIdentity="pod-9_x")
-    world.run(5)
-    (record,) = (record for record in caplog.records if record.message == CHANGED)
-    assert record.facts == {"lease": FIVE, "holder": "pod-9_x"}  # type: ignore[attr-defined]
-    world.delete(slices.name_of(NAME, 7))
-    world.run(5)
-    assert caplog.messages.count(CHANGED) == 2
-
-
-def test_an_owner_that_sees_nothing_after_it_took_its_slices_blames_no_other(
-    world: SliceWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    (first,) = settle(world)
-    first.stalled = True  # the view does not show the last slices that were taken
-    world.faults = {"list": 503}
-    assert world.run_until(lambda: not world.is_fair()) > 9, "as long as it may miss its own renewals"
-    assert CHANGED not in caplog.messages
-
-
-def test_slices_that_others_took_from_one_that_slept_are_not_logged_as_such(
-    world: SliceWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, second = settle(world, 2)
-    second.freeze(40)
-    world.run(80)
-    assert world.is_fair()
-    assert CHANGED not in caplog.messages
-
-
-def test_labels_that_were_removed_come_back(world: SliceWorld) -> None:
-    first, _ = settle(world, 2)
-    world.run(1)
-    world.label(first.lease, {"team": "x"})
-    world.label(FIVE, {})
-    world.run(3)
-    assert world.leases[first.lease]["metadata"]["labels"] == {"team": "x", LABEL: NAME}
-    assert world.run_until(world.is_fair) < 16
-    assert world.leases[FIVE]["metadata"]["labels"] == {LABEL: NAME}
 
 
 # --- the view -----------------------------------------------------------------------------------------------
@@ -494,40 +193,3 @@ def test_a_list_does_not_tell_the_owner_of_before(world: SliceWorld) -> None:
     shown.events(five("4", "pod-9_x"), None)
     shown.list(five("6"))
     assert shown.view.find_former(five("6")) is None
-
-
-def test_a_member_is_one_until_it_is_late_and_deleted(world: SliceWorld) -> None:
-    first, second = settle(world, 2)
-
-    def seen() -> set[str]:
-        return {member.lease for member in first.view.members()}
-
-    assert seen() == {first.lease, second.lease}
-    second.kill()
-    world.delete(second.lease)
-    world.run(12)
-    assert seen() == {first.lease, second.lease}
-    world.run(3)
-    assert seen() == {first.lease}
-
-
-def test_a_member_that_only_seems_late_is_left_alone(world: SliceWorld) -> None:
-    first, second = settle(world, 2)
-    world.run(1)
-    second.stalled = True
-    calls = second.calls
-    world.run(60)
-    assert len(first.owned) == slices.COUNT
-    assert world.leases[first.lease]["spec"]["leaseTransitions"] == 0
-    assert second.calls - calls < 2 * slices.COUNT + 60 / 0.5, (
-        "it releases its slices, and looks again and again"
-    )
-
-
-def test_a_silent_watch_is_given_up_before_a_member_is_late(world: SliceWorld) -> None:
-    first, second = settle(world, 2)
-    second.stalled = True
-    world.run(1)
-    second.stalled = False
-    first.leave()
-    assert world.run_until(world.is_fair) < 12

@@ -34,10 +34,8 @@ from cryptography.hazmat.primitives import hashes
 from adapter.errors import KubernetesError
 from adapter.model.identity import User
 from adapter.server.auth.trust_store import TrustStore
-from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support import waiting
 from tests.support.certificates import DAY, SERVER_AUTH, Identity, Signer, config_map, pem
 from tests.support.clock import ShiftedClock
 from tests.support.scripts import Scripts
@@ -61,7 +59,6 @@ SIGNERS = {
 
 PATH = "/version"
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
-MOST = 401
 """More reviews of tokens than may be under way at a time."""
 
 UNAUTHORIZED = (
@@ -366,57 +363,6 @@ async def test_a_resumed_session_is_worth_what_its_certificate_is_worth_now(
     assert (await ask(session))[:2] == (200, True)
     world.clock.advance(2 * 86_400)
     assert (await ask(session))[:2] == (401, True), "its time is over"
-
-
-@pytest.mark.parametrize("before", ["known", "of another address"])
-async def test_a_good_token_does_not_wait_behind_made_up_ones(world: CertifiedCallers, before: str) -> None:
-    """A flood of random tokens from an address keeps out neither a token that was accepted from there, nor
-    the tokens of other addresses.
-    """
-    reviews = world.served.reviews
-    reviews.tokens["secret-token"] = User("owner")
-    if before == "known":
-        assert (await world.get(None, TOKEN)).status == 200
-    world.clock.advance(10)
-    reviews.gate.clear()
-    assert (await world.flood(MOST)).status == 429
-    address = "127.0.0.1" if before == "known" else "127.0.0.2"
-    async with asyncio.TaskGroup() as group:
-        owner = group.create_task(world.get_from(address, TOKEN))
-        await waiting.until(lambda: reviews.reviewed[-1] == "secret-token" or owner.done())
-        reviews.gate.set()
-    assert owner.result().status == 200
-
-
-async def test_a_token_that_is_no_longer_good_loses_its_place(world: CertifiedCallers) -> None:
-    reviews = world.served.reviews
-    reviews.tokens["secret-token"] = User("owner")
-    assert (await world.get(None, TOKEN)).status == 200
-    del reviews.tokens["secret-token"]
-    world.clock.advance(10)
-    assert (await world.get(None, TOKEN)).status == 401
-    world.clock.advance(10)
-    reviews.gate.clear()
-    await world.flood(MOST)
-    assert (await world.get(None, TOKEN)).status == 429
-    reviews.gate.set()
-
-
-async def test_one_token_shown_many_times_from_one_address_leaves_room_for_others(start: Start) -> None:
-    world = await start(config_map(PROXY.pem, CLIENTS.pem), limits=HandlerLimits(in_flight=8))
-    reviews = world.served.reviews
-    reviews.tokens["secret-token"] = User("owner")
-    reviews.gate.clear()
-    made_up = {"Authorization": "Bearer made-up"}
-    async with asyncio.TaskGroup() as group:
-        for _ in range(2):
-            group.create_task(world.get(None, made_up))
-        await waiting.until(lambda: world.served.in_review == 2)
-        assert (await world.get(None, made_up)).status == 429
-        owner = group.create_task(world.get_from("127.0.0.2", TOKEN))
-        await waiting.until(lambda: "secret-token" in reviews.reviewed or owner.done())
-        reviews.gate.set()
-    assert owner.result().status == 200
 
 
 async def test_no_token_is_kept_or_logged(world: CertifiedCallers, caplog: pytest.LogCaptureFixture) -> None:

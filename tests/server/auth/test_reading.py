@@ -10,7 +10,7 @@ import pytest
 
 from adapter.model import field_selectors, label_selectors
 from adapter.model.identity import AccessVerdict, User
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.metrics import ExternalQuestion
 from adapter.server.api.paths import VERSIONS
 from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
@@ -105,25 +105,6 @@ async def test_a_review_of_an_anonymous_caller_names_no_selector(served: Served,
     assert asked == ["a", "b"]
 
 
-async def test_what_an_anonymous_caller_may_send_is_much_less(served: Served) -> None:
-    """Also on paths that are open to all."""
-    room = 1024 - len("labelSelector=")
-    assert (await served.get(f"{PODS}?labelSelector={','.join(['a'] * (room // 2))}")).status == 200
-    for target in (PODS, QUEUE, USAGES, "/livez", "/readyz", "/metrics", "/apis"):
-        answer = await served.get(f"{target}?labelSelector={'a' * (room + 1)}")
-        assert status(answer) == (400, "the query is too long: limit without credentials is 1024 bytes")
-    assert len(served.provider.questions) == 1
-    assert (await served.get(f"{PODS}?{LONG}", headers=BOB)).status == 200
-
-
-async def test_a_bad_timeout_is_said_before_all_else(served: Served) -> None:
-    """kube-apiserver reads it before it authenticates. Credentials that are no good come first here."""
-    deny(served)
-    assert (await served.get(f"{PODS}?timeout=x")).status == 400
-    assert (await served.get(f"{PODS}?timeout=x", headers=BOB)).status == 400
-    assert (await served.get(f"{PODS}?timeout=x", headers=MADE_UP)).status == 401
-
-
 @EACH_FORM
 async def test_a_long_query_is_read_in_a_thread_of_its_own(served: Served, target: str) -> None:
     """Other requests go on meanwhile; and what it asks is the same."""
@@ -152,49 +133,3 @@ async def test_a_kept_route_is_not_read_again(served: Served) -> None:
 
 
 # --- names of resources
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["deployments", "Deployments", "deployment", "deployments.", "Deployment.apps", "deployments.app"],
-)
-async def test_the_resource_that_is_served_is_authorized(served: Served, written: str) -> None:
-    """A path may spell a resource in several ways. The review names the one that is served."""
-    served.provider.canonical |= dict.fromkeys((written, written.removesuffix(".")), "deployments.apps")
-    assert (await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)).status == 200
-    assert served.reviews.specs[-1]["resourceAttributes"]["resource"] == "deployments.apps"
-    (question,) = served.provider.questions
-    assert isinstance(question, CustomQuestion)
-    assert question.resource == written.removesuffix("."), "errors repeat what is written, as upstream's do"
-    deny(served)
-    served.clock.advance(10)
-    refused = await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)
-    assert refused.status == 403
-    assert 'cannot get resource "deployments.apps/m"' in refused.json["message"]
-
-
-async def test_a_resource_that_becomes_known_under_another_name_is_not_served_unauthorized(
-    served: Served,
-) -> None:
-    """The next request is authorized under that name."""
-    served.provider.canonical["Widgets"] = None
-
-    async def learn() -> None:
-        served.provider.canonical["Widgets"] = "widgets.example.com"
-
-    served.provider.before = learn
-    answer = await served.get(f"{CUSTOM}/Widgets/w/m", headers=BOB)
-    assert status(answer) == (404, "the server could not find the metric m for Widgets")
-    assert (await served.get(f"{CUSTOM}/Widgets/w/m", headers=BOB)).status == 200
-    resources = [spec["resourceAttributes"]["resource"] for spec in served.reviews.specs]
-    assert resources == ["Widgets", "widgets.example.com"]
-
-
-async def test_a_resource_that_is_written_in_full_is_served_once_it_becomes_known(served: Served) -> None:
-    served.provider.canonical["widgets.example.com"] = None
-
-    async def learn() -> None:
-        served.provider.canonical["widgets.example.com"] = "widgets.example.com"
-
-    served.provider.before = learn
-    assert (await served.get(f"{CUSTOM}/widgets.example.com/w/m", headers=BOB)).status == 200

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapter import errors
-from adapter.model.identity import AccessVerdict, User
+from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.http import access_log
 from adapter.telemetry.metrics import Monitoring
@@ -103,40 +103,6 @@ async def test_nothing_secret_is_logged(served: Served, sink: Memory) -> None:
     lines = await logged(served, sink)
     assert b"s3cret" not in sink.text
     assert [line["path"] for line in lines] == [PODS, "/apis", "", "/readyz"]
-
-
-@pytest.mark.parametrize(
-    ("target", "method", "verb", "code"),
-    [
-        ("/apis", "GET", "get", 200),
-        ("/apis", "HEAD", "head", 200),
-        (PODS, "HEAD", "get", 200),
-        (PODS, "POST", "create", 405),
-        ("/nothing", "GET", "get", 404),
-        ("/apis/external.metrics.k8s.io/v1beta1/namespaces/a/queue", "GET", "list", 200),
-    ],
-)
-async def test_verbs_and_codes(
-    served: Served, sink: Memory, target: str, method: str, verb: str, code: int
-) -> None:
-    await served.get(target, method, headers=JANE)
-    [line] = await logged(served, sink)
-    assert (line["verb"], line["code"], line["path"]) == (verb, code, target)
-    assert (line["bytes"] == 0) is (method == "HEAD")
-
-
-async def test_who_may_not_is_named_and_who_is_unknown_is_not(served: Served, sink: Memory) -> None:
-    served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
-    await served.get(PODS, headers=JANE)
-    await served.get(PODS, headers={"Authorization": "Bearer unknown"})
-    lines = await logged(served, sink)
-    assert [(line["user"], line["code"]) for line in lines] == [("jane", 403), (None, 401)]
-
-
-async def test_a_long_path_is_cut(served: Served, sink: Memory) -> None:
-    await served.get(f"/{'a' * 5000}", headers=JANE)
-    [line] = await logged(served, sink)
-    assert len(line["path"]) == 2048
 
 
 async def test_not_asked_for(serve: ServerFactory) -> None:

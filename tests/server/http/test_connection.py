@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import json
 import socket
 import ssl
@@ -11,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.http import connection_server, listener
 from tests.support import waiting
@@ -30,14 +28,6 @@ async def ended(connection: Connection) -> bool:
     return True
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nX: "], ids=["nothing", "the beginning"])
-async def test_a_request_has_to_come(serve: ServerFactory, sent: bytes) -> None:
-    served = await serve(head_seconds=0.1)
-    connection = await served.connect()
-    connection.writer.write(sent)
-    assert await ended(connection)
-
-
 async def test_a_request_in_small_pieces(serve: ServerFactory) -> None:
     served = await serve(head_seconds=0.2)
     connection = await served.connect()
@@ -50,127 +40,12 @@ async def test_a_request_in_small_pieces(serve: ServerFactory) -> None:
     assert closed.result(), "each piece is progress, and none makes it whole"
 
 
-async def test_who_has_asked_may_be_silent(serve: ServerFactory) -> None:
-    served = await serve(head_seconds=0.1)
-    connection = await served.connect()
-    for _ in range(2):
-        assert (await connection.request("/livez")).status == 200
-        await asyncio.sleep(0.15)
-    connection.writer.write(LIVEZ[:-2])
-    assert await ended(connection), "what is begun has to become whole"
-
-
-async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) -> None:
-    served = await serve(head_seconds=0.05)
-
-    served.provider.before = functools.partial(asyncio.sleep, 0.15)
-    connection = await served.connect()
-    connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() + LIVEZ[:9])
-    assert (await connection.read_answer()).status == 200
-    connection.writer.write(LIVEZ[9:])
-    assert (await connection.read_answer()).status == 200
-
-
-async def test_without_an_idle_one_no_connection_is_admitted(serve: ServerFactory) -> None:
-    served = await serve(most_connections=2)
-    release, busy = served.provider.hold(), [await served.connect() for _ in range(2)]
-    for each in busy:
-        each.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    await waiting.until(lambda: len(served.provider.questions) == 2)
-    late = await served.connect()
-    assert await ended(late)
-    release.set()
-    assert [(await each.read_answer()).status for each in busy] == [200, 200]
-    assert (await (await served.connect()).request("/livez")).status == 200
-
-
 @pytest.fixture
 def certified(serve: ServerFactory, tmp_path: Path) -> Certified:
     return Certified(serve, tmp_path, ShiftedClock())
 
 
 AS_BOB = {"X-Remote-User": "bob"}
-
-
-async def test_the_oldest_stranger_makes_room(certified: Certified) -> None:
-    served = await certified.start(most_connections=4)
-    alice = await served.connect(certified.alice)
-    assert (await alice.request("/version")).status == 200
-    strangers = [await served.connect() for _ in range(3)]
-    assert (await strangers[0].request("/livez")).status == 200
-    flood = [await served.connect() for _ in range(2)]
-    assert [await ended(each) for each in strangers[:2]] == [True, True]
-    for each in (alice, strangers[2], *flood):
-        assert (await each.request("/livez")).status == 200
-    assert len(served.ends) == 4
-
-
-async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
-    """Uncertified connections end for it even if they are busy and its own connection alone is idle."""
-    served = await certified.start(most_connections=8)
-    pooled = await served.connect(certified.proxy)
-    assert (await pooled.request("/version", headers=AS_BOB)).status == 200
-    release = served.provider.hold()
-    strangers = [await served.connect() for _ in range(7)]
-    for number, each in enumerate(strangers):
-        each.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    await waiting.until(lambda: len(served.provider.questions) == 7)
-    for _ in range(3):  # more strangers come, as in a flood
-        await served.connect()
-    fresh = [await served.connect(certified.proxy) for _ in range(7)]
-    try:
-        for each in (*fresh, pooled):
-            assert (await each.request("/version", headers=AS_BOB)).status == 200
-        late = await served.connect(certified.alice)  # all are idle and certified: the oldest of them ends
-        assert (await late.request("/version")).status == 200
-        assert await ended(pooled)
-        assert await ended(await served.connect()), "no stranger comes in over them"
-    finally:
-        release.set()
-
-
-async def test_a_share_of_the_connections_is_reserved(certified: Certified) -> None:
-    served = await certified.start(most_connections=8, most_uncertified=3)
-    strangers = [await served.connect() for _ in range(4)]
-    assert await ended(strangers[0])
-    assert [(await each.request("/livez")).status for each in strangers[1:]] == [200] * 3
-    proxies = [await served.connect(certified.proxy) for _ in range(5)]
-    there = (*proxies, *strangers[1:])
-    assert [(await each.request("/livez", headers=AS_BOB)).status for each in there] == [200] * 8
-
-
-async def test_a_certificate_that_is_not_believed_is_none(certified: Certified) -> None:
-    """Its issuer is believed, so the handshake succeeds; its name is not allowed."""
-    served = await certified.start(most_connections=8, most_uncertified=1)
-    first = await served.connect(certified.other_name)
-    assert (await first.request("/livez")).status == 401
-    await waiting.until(lambda: len(served.ends) == 1 and served.ends[0].waits)
-    second = await served.connect(certified.other_name)
-    assert await ended(first)
-    second.writer.write(LIVEZ[:-2] + b"".join(b"X-%d: x\r\n" % number for number in range(200)) + b"\r\n")
-    assert (await second.read_answer()).status == 400
-
-
-async def test_the_address_with_the_most_connections_loses_one(serve: ServerFactory) -> None:
-    """Also one that is busy, so that a probe gets through a flood.
-
-    And never another's, however long it was idle.
-    """
-    served = await serve(most_connections=6)
-    probe, scrape = [await served.connect(address=f"127.0.0.{number}") for number in (2, 3)]
-    assert [(await each.request("/livez")).status for each in (probe, scrape)] == [200, 200]
-    release = served.provider.hold()
-    flood = [await served.connect() for _ in range(4)]
-    for number, each in enumerate(flood):
-        each.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    await waiting.until(lambda: len(served.provider.questions) == 4)
-    assert await ended(await served.connect()), "a busy one does not end for another of its own address"
-    another = await served.connect(address="127.0.0.4")
-    for each in (another, probe, scrape):
-        assert (await each.request("/livez")).status == 200
-    assert await ended(flood[0])
-    release.set()
-    assert [(await each.read_answer()).status for each in flood[1:]] == [200] * 3
 
 
 @pytest.mark.parametrize(
@@ -204,61 +79,6 @@ async def test_a_flood_of_requests_takes_turns_with_others(
     paths = [json.loads(line)["path"] for line in b"".join(lines).splitlines()]
     assert paths.index("/version") <= 3 * connection_server.REQUESTS_PER_TURN
     assert len(paths) == 1 + 40 * count
-
-
-GROUPS = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(1000))
-MANY_GROUPS = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + GROUPS + b"\r\n"
-
-
-async def test_small_heads_without_a_certificate(certified: Certified) -> None:
-    """A front proxy may send hundreds of groups; a stranger may not, and has a long token at most."""
-    served = await certified.start()
-    for context, status in ((certified.proxy, 200), (None, 400)):
-        connection = await served.connect(context)
-        connection.writer.write(MANY_GROUPS)
-        assert (await connection.read_answer()).status == status
-    served.reviews.tokens["t" * 8000] = User("owner")
-    assert (await served.get("/version", headers={"Authorization": f"Bearer {'t' * 8000}"})).status == 200
-
-
-async def test_limits_follow_the_trust(certified: Certified) -> None:
-    served = await certified.start()
-    connection = await served.connect(certified.proxy)
-    for status in (200, 401, 400):
-        connection.writer.write(MANY_GROUPS)
-        assert (await connection.read_answer()).status == status
-        certified.lose_trust()
-    assert await ended(connection)
-
-
-async def test_limits_follow_the_trust_over_pipelined_requests(certified: Certified) -> None:
-    """The parser cannot be replaced in the middle of a head: the connection ends with the answer."""
-    served = await certified.start()
-    connection = await served.connect(certified.proxy)
-    assert (await connection.request("/livez", headers=AS_BOB)).status == 200
-    certified.lose_trust()
-    connection.writer.write(LIVEZ + LIVEZ[:-2])
-    answer = await connection.read_answer()
-    assert (answer.status, answer.headers["connection"]) == (401, "close")
-    assert await ended(connection)
-
-
-async def test_long_heads_share_one_budget(certified: Certified) -> None:
-    """Many long heads, each within its limits, are too much together: the longest is cut."""
-    served = await certified.start(long_heads_bytes=550_000)
-    alice, other = await served.connect(certified.alice), await served.connect(certified.alice)
-    stranger, proxy = await served.connect(), await served.connect(certified.proxy)
-    for connection, size in ((alice, 20_000), (other, 60_000), (stranger, 20_000)):
-        connection.writer.write(LIVEZ[:-2] + b"X: " + b"x" * size)
-    proxy.writer.write(b"".join(MANY_GROUPS.splitlines(keepends=True)[:500]))
-    assert await ended(other)
-    assert 'fastpath_connections_closed_total{reason="memory"} 1.0' in served.monitoring.exposition()
-    for connection in (alice, stranger, proxy):
-        connection.writer.write(b"\r\n\r\n")
-        assert (await connection.read_answer()).status == 200
-    again = await served.connect(certified.alice)
-    again.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 60_000 + b"\r\n\r\n")
-    assert (await again.read_answer()).status == 200, "what was answered holds nothing"
 
 
 async def test_no_request_is_parsed_ahead(serve: ServerFactory) -> None:
@@ -316,24 +136,6 @@ async def test_a_request_without_its_client_keeps_its_place(certified: Certified
     assert left == ["cut"], "the oldest makes room"
     release.set()
     assert 'fastpath_connections_closed_total{reason="limit"} 0.0' in served.monitoring.exposition()
-
-
-async def test_a_head_that_began_behind_a_request_has_to_become_whole(serve: ServerFactory) -> None:
-    served = await serve(head_seconds=0.1)
-    connection = await served.connect()
-    connection.writer.write(LIVEZ + LIVEZ[:-2])
-    assert (await connection.read_answer()).status == 200
-    assert await ended(connection)
-
-
-async def test_a_body_is_no_head(serve: ServerFactory) -> None:
-    served = await serve(head_seconds=0.1)
-    connection = await served.connect()
-    for _ in range(2):
-        assert (
-            await connection.request("/livez", headers={"Content-Length": "3"}, body=b"{ }")
-        ).status == 200
-        await asyncio.sleep(0.15)
 
 
 async def test_a_request_ends_with_its_connection_that_is_cut(serve: ServerFactory) -> None:
@@ -468,21 +270,6 @@ async def test_a_connection_that_its_client_closes_does_not_stop_the_end(
         assert closing.may_end
 
 
-async def test_half_a_request_is_waited_for_at_the_end(serve: ServerFactory) -> None:
-    served = await serve()
-    connection = await served.connect()
-    assert (await connection.request("/livez")).status == 200
-    connection.writer.write(LIVEZ[:10])
-    stopping = asyncio.create_task(served.server.stop())
-    await asyncio.sleep(0.1)
-    assert not stopping.done()
-    connection.writer.write(LIVEZ[10:])
-    answer = await connection.read_answer()
-    assert (answer.status, answer.headers["connection"]) == (200, "close")
-    assert await ended(connection)
-    await stopping
-
-
 async def test_who_waits_to_be_accepted_is_heard_at_the_end(serve: ServerFactory) -> None:
     """The system has made such a connection already, and closing the listener would cut it."""
     served = await serve()
@@ -503,15 +290,6 @@ def test_a_closed_descriptor_has_nothing_to_read() -> None:
     assert not listener.is_readable(-1)
 
 
-async def test_who_has_gone_does_not_hold_up_the_end(serve: ServerFactory) -> None:
-    served = await serve()
-    connection = await served.connect()
-    assert (await connection.request("/livez")).status == 200
-    connection.writer.transport.abort()
-    async with asyncio.timeout(0.5):
-        await served.server.stop()
-
-
 async def test_who_never_says_farewell_does_not_hold_up_the_end(serve: ServerFactory) -> None:
     served = await serve()
 
@@ -525,13 +303,3 @@ async def test_who_never_says_farewell_does_not_hold_up_the_end(serve: ServerFac
     with await asyncio.to_thread(ask):
         async with asyncio.timeout(0.5):
             await served.server.stop()
-
-
-async def test_who_has_not_asked_yet_is_heard_at_the_end(serve: ServerFactory) -> None:
-    served = await serve()
-    connection = await served.connect()
-    stopping = asyncio.create_task(served.server.stop())
-    await asyncio.sleep(0.1)
-    answer = await connection.request("/livez")
-    assert (answer.status, answer.headers["connection"]) == (200, "close")
-    await stopping

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import ssl
 
 import pytest
@@ -17,45 +16,6 @@ from tests.support.serving import Served, ServerFactory, pod_value
 from tests.support.tls import Authority
 
 PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
-
-
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        pytest.param(b"nonsense\r\n\r\n", id="no_request_line"),
-        pytest.param(b"GET / HTTP/1.1\r\nbad header\r\n\r\n", id="bad_header"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 70_000 + b"\r\n\r\n", id="header_too_long"),
-        pytest.param(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="line_too_long"),
-    ],
-)
-async def test_what_is_no_request(
-    served: Served, request_text: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    connection = await served.connect()
-    connection.writer.write(request_text)
-    answer = await connection.read_answer()
-    assert (answer.status, answer.text) == (400, "400 Bad Request\n")
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert (answer.headers["server"], answer.headers["connection"]) == ("fastpath", "close")
-    assert await connection.closed()
-    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == [], "anyone can send it"
-
-
-async def test_a_body_on_its_way_is_not_waited_for(served: Served) -> None:
-    connection = await served.connect()
-    whole = await connection.request("/livez", headers={"Content-Length": "2"}, body=b"{}")
-    assert (whole.status, whole.headers.get("connection")) == (200, None)
-    answer = await connection.request("/livez", headers={"Content-Length": "100"}, body=b"{")
-    assert (answer.status, answer.headers["connection"]) == (200, "close"), "no request comes over it again"
-    assert await connection.closed()
-
-
-async def test_a_body_is_not_unpacked(served: Served) -> None:
-    """The body is not read, so a bomb is not unpacked."""
-    connection = await served.connect()
-    packed = {"Content-Length": "9", "Content-Encoding": "gzip"}
-    assert (await connection.request("/livez", headers=packed, body=b"no gzip..")).status == 200
-    assert (await connection.request("/livez")).status == 200
 
 
 async def test_only_tls(served: Served) -> None:
@@ -137,16 +97,6 @@ async def test_the_delay_counts_from_the_beginning_of_the_end(serve: ServerFacto
     async with asyncio.timeout(1):
         await served.server.stop()
     assert not served.server.listening
-
-
-async def test_a_request_that_never_ends_does_not_stop_the_end(serve: ServerFactory) -> None:
-    served = await serve(drain_timeout=0.05)
-    served.provider.hold()
-    request = asyncio.create_task(served.get(PODS))
-    await waiting.until(lambda: served.provider.questions)
-    await served.server.stop()
-    with pytest.raises(asyncio.IncompleteReadError):
-        await request
 
 
 async def test_a_changed_pair_is_followed_while_connections_stay(
