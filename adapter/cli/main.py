@@ -71,16 +71,12 @@ def _unknown(name: str) -> str:
 def _follow_signals(verb: str, *, is_process: bool) -> None:
     """Have SIGTERM end a verb as Ctrl-C does: with the processes that it has started, and without its files.
 
-    The servers stop in an order of their own.
+    asyncio cancels the verb at a SIGINT, but not where that is ignored, as it is in a background job of a shell
+    script. The servers stop in an order of their own.
     """
     if is_process and verb not in SERVERS:
-        signal.signal(signal.SIGTERM, _interrupt)
-
-
-def _interrupt(_signal: int, _frame: object) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell script
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, lambda _signal, _frame: signal.raise_signal(signal.SIGINT))
 
 
 def _sentence(error: Exception) -> str:

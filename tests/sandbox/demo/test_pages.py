@@ -85,9 +85,8 @@ async def test_a_signal_to_the_demo_leaves_nothing(
     children: list[int] = []
     try:
         await waiting.until(opened, 40.0)
-        if number == signal.SIGINT:
-            await waiting.until(lambda: re.search(r"^pages .*\n", screen.read_text(), re.MULTILINE), 30.0)
-            await _look(screen.read_text(), opened())
+        await waiting.until(lambda: re.search(r"^pages .*\n", screen.read_text(), re.MULTILINE), 30.0)
+        await _look(screen.read_text(), opened())
         children = _children(process.pid)
         assert children
         process.send_signal(number)
