@@ -212,28 +212,13 @@ YAML_SIGNS = st.text(
     alphabet=string.ascii_letters[:6] + "01:-?[]{},&*!|>'\"%@`#~<\\ \n\t\r.=\u0085\u2028\U0001f600",
     max_size=80,
 )
+SIGNS = "<< *a null ~ true [ ] { } : ' \" x 5m \\ud800"
 WORDS = st.sampled_from(
     [
         *rules_file.VOCABULARY,
-        *(
-            "<<",
-            "*a",
-            "&a ",
-            "!!binary ",
-            "!!int ",
-            "null",
-            "~",
-            "true",
-            "[",
-            "]",
-            "{",
-            "}",
-            ":",
-            ": ",
-            ", ",
-            "- ",
-        ),
-        *("\n", "\n  ", "\n- ", "\n    ", "'", '"', "x", "5m", "---\n", "|\n", "\\ud800", "? "),
+        *SIGNS.split(),
+        *("&a ", "!!binary ", "!!int ", ": ", ", ", "- ", "? "),
+        *("\n", "\n  ", "\n- ", "\n    ", "---\n", "|\n"),
     ]
 )
 
