@@ -123,7 +123,7 @@ def quiet_days(days: int) -> Demand:
     return bursts(days) * np.where(np.arange(days * MINUTES) // MINUTES % 2, 0.25, 1.0)
 
 
-class World(NamedTuple):
+class ReplayedDemand(NamedTuple):
     """Two days of a demand, and what they come to without a forecast."""
 
     days: JudgedDays
@@ -139,10 +139,10 @@ class World(NamedTuple):
 
 
 @functools.cache
-def world_of(demand: Callable[[int], Demand]) -> World:
+def world_of(demand: Callable[[int], Demand]) -> ReplayedDemand:
     days, limits = days_of(demand(2)), judge.build_limits(case_of(demand(2), SETTINGS))
     none = days.run(NONE)
-    return World(days, limits, none, Alternatives(days, none, limits, 300 * SECOND))
+    return ReplayedDemand(days, limits, none, Alternatives(days, none, limits, 300 * SECOND))
 
 
 @pytest.mark.parametrize(
