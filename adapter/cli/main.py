@@ -71,8 +71,8 @@ def _unknown(name: str) -> str:
 def _follow_signals(verb: str, *, is_process: bool) -> None:
     """Have SIGTERM end a verb as Ctrl-C does: with the processes that it has started, and without its files.
 
-    asyncio cancels the verb at a SIGINT, but not where that is ignored, as it is in a background job of a shell
-    script. The servers stop in an order of their own.
+    asyncio cancels the verb at a SIGINT, but not where that is ignored, as in background jobs of a script.
+    The servers stop in an order of their own.
     """
     if is_process and verb not in SERVERS:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,12 +8,13 @@ import bisect
 import itertools
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 DAY = 86_400
+HOUR = 3600
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _EPOCH = date(1970, 1, 1)
 
@@ -32,9 +33,10 @@ class Clock:
     """What the clock of a zone shows each `step` seconds from `start` to `end`, as seconds since 1970."""
 
     def __init__(self, zone: str, start: int, end: int, step: int = 60) -> None:
-        tz = ZoneInfo(zone)
         self.start, self.step = start, step
-        self.local = array("q", (_shown(instant, tz) for instant in range(start, end, step)))
+        self.local = array("q")
+        for hour in range(start, end, HOUR):
+            self.local.extend(_shown_in(range(hour, min(hour + HOUR, end), step), ZoneInfo(zone)))
         self._latest = array("q", itertools.accumulate(self.local, max))
         backwards = itertools.accumulate(reversed(self.local), min)
         self._earliest = array("q", reversed(array("q", backwards)))
@@ -51,6 +53,14 @@ class Clock:
         """Yield each day of the calendar, also one that the clock skips."""
         first, last = min(self.local) // DAY, max(self.local) // DAY
         return (_EPOCH + timedelta(days=number) for number in range(first, last + 1))
+
+
+def _shown_in(hour: range, tz: ZoneInfo) -> Iterable[int]:
+    """Return what a clock shows at instants. No zone sets its clock twice within an hour."""
+    first, last = _shown(hour[0], tz), _shown(hour[-1], tz)
+    if last - first == hour[-1] - hour[0]:
+        return range(first, last + 1, hour.step)
+    return (_shown(instant, tz) for instant in hour)
 
 
 def _shown(instant: int, tz: ZoneInfo) -> int:

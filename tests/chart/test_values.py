@@ -1,5 +1,6 @@
 """The values of the chart: each is described, checked, and changes something."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -203,17 +204,20 @@ def free(values: Values, schema: chart_values.Schema) -> Values:
 def test_text_stays_text(mode: str, text: str, certificate: str) -> None:
     """A name of digits becomes no number, and no text ends the field in which it stands."""
 
-    def rendered(value: str) -> str:
-        texts = free(TEXTS, chart_values.read_schema())
-        values = json.dumps({**texts, "compatibility": mode}).replace(PLACEHOLDER, json.dumps(value)[1:-1])
-        change = {"certManager": {"enabled": certificate == "certManager"}, "tls": {"existingSecret": value}}
-        name = value if value.isdigit() else "release"
-        return json.dumps(charts.render(json.loads(values) | change, name=name).documents, sort_keys=True)
-
-    expected = rendered(PLACEHOLDER)
+    expected = with_text(PLACEHOLDER, mode, certificate)
     if text.isdigit():
         expected = expected.replace('"release"', json.dumps(text))
-    assert rendered(text) == expected.replace(PLACEHOLDER, json.dumps(text)[1:-1])
+    assert with_text(text, mode, certificate) == expected.replace(PLACEHOLDER, json.dumps(text)[1:-1])
+
+
+@functools.cache
+def with_text(text: str, mode: str, certificate: str) -> str:
+    """Return what the chart renders of values with a text in all places."""
+    texts = free(TEXTS, chart_values.read_schema())
+    values = json.dumps({**texts, "compatibility": mode}).replace(PLACEHOLDER, json.dumps(text)[1:-1])
+    change = {"certManager": {"enabled": certificate == "certManager"}, "tls": {"existingSecret": text}}
+    name = text if text.isdigit() else "release"
+    return json.dumps(charts.render(json.loads(values) | change, name=name).documents, sort_keys=True)
 
 
 def test_a_budget_may_have_an_empty_value() -> None:

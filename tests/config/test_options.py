@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +15,11 @@ from adapter.config.options import SCALE, SERVE, Options
 from adapter.config.pflag import FlagType
 from scripts.generate.docs import render_markdown
 from tests.support.answers import answers
+from tests.support.scripts import Recorded
 
 CONFIG = "--config=rules.yaml"
 TABLE = SERVE.table
+COMMAND_LINES = Path(__file__).parent / "command-lines"
 
 
 def parse(*argv: str) -> Options:
@@ -30,6 +34,27 @@ def refused(*argv: str) -> list[str]:
     with pytest.raises(errors.InputError) as caught:
         SERVE.parse([CONFIG, *argv])
     return [str(fault) for fault in caught.value.faults]
+
+
+def read(argv: list[str]) -> list[str]:
+    """Return what a command line means: what is not the default, notices and faults."""
+    try:
+        found, notices = SERVE.parse(argv)
+    except errors.InputError as error:
+        return [f"fault {fault}" for fault in error.faults]
+    values = [(field.name, getattr(found, field.name), field.default) for field in dataclasses.fields(found)]
+    given_ = [f"{name}: {value!r}" for name, value, default in values if value != default]
+    address = checks.split_bind_address(found.health_probe_bind_address)
+    return [*given_, f"probes at {address}", *(f"notice {notice}" for notice in notices)]
+
+
+def test_command_lines(recorded: Recorded) -> None:
+    """Below a line after `$ ` is what it means."""
+    said: list[str] = []
+    for line in COMMAND_LINES.read_text().splitlines():
+        said += [line] if line.startswith(("# ", "$ ")) else []
+        said += read(shlex.split(line[2:])) if line.startswith("$ ") else []
+    recorded(COMMAND_LINES, "".join(f"{line}\n" for line in said))
 
 
 # --- the table
@@ -85,29 +110,6 @@ def test_every_upstream_flag_is_accepted(name: str) -> None:
         parse(f"--{name}={given_text}")
 
 
-def test_the_charts_command_line() -> None:
-    found, said = SERVE.parse(
-        [
-            "/adapter",
-            "--secure-port=6443",
-            "--cert-dir=/tmp/cert",
-            "--prometheus-url=http://prometheus.default.svc:9090",
-            "--metrics-relist-interval=1m",
-            "--v=4",
-            "--config=/etc/adapter/config.yaml",
-        ]
-    )
-    assert found == Options(
-        secure_port=6443,
-        cert_dir="/tmp/cert",
-        prometheus_url="http://prometheus.default.svc:9090",
-        metrics_relist_interval=60.0,
-        verbosity=4,
-        config=("/etc/adapter/config.yaml",),
-    )
-    assert said == ()
-
-
 def test_names_and_defaults_of_the_election_are_those_of_the_kubernetes_controllers() -> None:
     written = {name: flag.default for name, flag in TABLE.items() if name.startswith("leader-elect")}
     assert written == {
@@ -121,23 +123,6 @@ def test_names_and_defaults_of_the_election_are_those_of_the_kubernetes_controll
     }
 
 
-def test_options_of_the_scaler_are_used() -> None:
-    options = parse(
-        "--leader-elect=false",
-        "--leader-elect-lease-duration=60s",
-        "--leader-elect-renew-deadline=40s",
-        "--leader-elect-retry-period=500ms",
-        "--leader-elect-resource-name=mine",
-        "--leader-elect-resource-namespace=ops",
-        "--kube-api-write-qps=12.5",
-    )
-    assert not options.leader_elect
-    assert (options.leader_elect_lease_duration, options.leader_elect_renew_deadline) == (60, 40)
-    assert options.leader_elect_retry_period == 0.5
-    assert (options.leader_elect_resource_name, options.leader_elect_resource_namespace) == ("mine", "ops")
-    assert options.kube_api_write_qps == 12.5
-
-
 # --- syntax
 
 
@@ -149,25 +134,6 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
 @pytest.mark.parametrize(("argv", "said"), answers("config/options", "refused"))
 def test_a_refusal_is_one_sentence(argv: list[str], said: str) -> None:
     assert refused(*argv) == [said]
-
-
-def test_a_rules_file_is_required() -> None:
-    with pytest.raises(errors.InputError) as caught:
-        SERVE.parse([])
-    assert str(caught.value) == "--config: expected the path of a rules file, or of a folder of them"
-
-
-def test_all_faults_are_found_at_once() -> None:
-    found = refused(
-        "--zzz", "--secure-port=x", "--bind-address=0.0.0", "--prometheus-verb=PUT", "--tls-cert-file=a"
-    )
-    assert [fault.partition(":")[0] for fault in found] == [
-        "--zzz",
-        "--secure-port",
-        "--bind-address",
-        "--prometheus-verb",
-        "--tls-private-key-file",
-    ]
 
 
 def test_only_tls_1_3_may_go_without_older_suites() -> None:
@@ -199,45 +165,10 @@ def test_secrets_are_not_printed() -> None:
 # --- notices
 
 
-def test_flags_without_effect_are_named_once() -> None:
-    found = notices("--client-qps=50", "--profiling=false", "--client-qps=60", "--audit-log-path=-")
-    assert found == ("flags without effect here: --client-qps, --profiling, --audit-log-path",)
-
-
-def test_removed_logging_flags_are_named() -> None:
-    found = notices("--logtostderr=true", "--alsologtostderr", "--log_dir=/tmp")
-    assert found == (
-        (
-            "flags that prometheus-adapter removed in v0.11, without effect here: --logtostderr, "
-            "--alsologtostderr, --log_dir"
-        ),
-    )
-
-
-def test_what_the_config_map_says_is_not_said_by_flags() -> None:
-    (found,) = notices(
-        "--requestheader-allowed-names=a", "--client-ca-file=g", "--requestheader-uid-headers=X-Remote-Uid"
-    )
-    assert found == (
-        "without --requestheader-client-ca-file the cluster's ConfigMap replaces these flags: "
-        "--requestheader-allowed-names, --requestheader-uid-headers"
-    )
-    assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
-
-
 @pytest.mark.parametrize(("argv", "words"), answers("config/options", "combinations"))
 def test_combinations_without_effect_are_said(argv: list[str], words: str) -> None:
     (found,) = notices(*argv)
     assert words in found
-
-
-def test_nothing_is_said_about_what_works() -> None:
-    pair = (
-        "--prometheus-client-tls-cert-file=c",
-        "--prometheus-client-tls-key-file=k",
-        "--prometheus-ca-file=a",
-    )
-    assert notices(*pair, "--prometheus-url=http://p/?a=b", "--prometheus-verb=POST") == ()
 
 
 # --- help
@@ -327,20 +258,3 @@ def test_any_value_is_read_or_refused(kind: FlagType, text: str) -> None:
         flag.type.read(text)
     except ValueError:
         assert kind not in {FlagType.TEXT, FlagType.ARRAY}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", None),
-        ("0", None),
-        (":8081", ("", 8081)),
-        ("10.0.0.1:0", ("10.0.0.1", 0)),
-        ("0.0.0.0:8081", ("0.0.0.0", 8081)),
-        ("[::]:8081", ("::", 8081)),
-    ],
-)
-def test_bind_addresses_are_those_of_controller_runtime(text: str, expected: tuple[str, int] | None) -> None:
-    assert checks.split_bind_address(text) == expected
-    options, _ = SERVE.parse(["--config=rules.yaml", f"--health-probe-bind-address={text}"])
-    assert options.health_probe_bind_address == text

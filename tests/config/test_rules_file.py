@@ -1,6 +1,10 @@
 """The rules file: what is read, what is refused, and where every fault is said to be."""
 
+import dataclasses
+import enum
+import itertools
 import string
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,55 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.config import rules_file
-from adapter.config.rules_config import (
-    Access,
-    OnNaN,
-    OnWarnings,
-    OverrideConfig,
-    Parsed,
-    ResourceRuleConfig,
-    ResourceRulesConfig,
-    ResourcesConfig,
-    RuleConfig,
-    RulesConfig,
-    ScrapeConfig,
-    SeriesFilter,
-    UsageScrape,
-)
+from adapter.config.rules_config import Parsed, RuleConfig, RulesConfig
 from adapter.config.yaml import decode, reader
+from adapter.model.label_selectors import LabelSelector
 from tests.support.answers import answers
+from tests.support.scripts import Recorded
 
-EVERY_FIELD = """\
-rules:
-- seriesQuery: 'http_requests_total{namespace!=""}'
-  seriesFilters:
-  - is: ^http_
-  - {isNot: _created$}
-  resources:
-    template: kube_<<.Resource>>
-    overrides:
-      ns: {resource: namespace}
-      deploy: {group: apps, resource: deployment}
-    namespaced: false
-  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
-  onNaN: zero
-  onWarnings: accept
-  ttl: 500ms
-  maxAge: 1m
-  maxSampleAge: 10m
-externalRules:
-- seriesQuery: up
-resourceRules:
-  cpu:
-    containerQuery: c
-    nodeQuery: n
-    resources: {overrides: {pod: {resource: pod}}}
-    containerLabel: container
-  memory: {containerQuery: m}
-  window: 1h30m
-  onWarnings: accept
-"""
+DOCUMENTS = Path(__file__).parent / "documents"
+PLACE = {"path", "source", "line"}
 
 
 def parse(text: str) -> Parsed:
@@ -71,50 +34,41 @@ def only_rule(text: str) -> RuleConfig:
     return rule
 
 
-def said(parsed: Parsed) -> list[str]:
-    return [str(fault) for fault in (*parsed.fatal, *parsed.faults)]
+def meaning(value: object) -> str:
+    """Return what is written: the fields that are not as if nothing had been."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, tuple | frozenset):
+        return f"[{', '.join(map(meaning, sorted(value) if isinstance(value, frozenset) else value))}]"
+    if isinstance(value, LabelSelector) or not dataclasses.is_dataclass(value):
+        return str(value) if isinstance(value, LabelSelector) else repr(value)
+    place = PLACE if hasattr(value, "line") else set()
+    fields = [each for each in dataclasses.fields(value) if each.compare and each.name not in place]
+    known = ((each.name, getattr(value, each.name), each.default) for each in fields)
+    return f"{{{', '.join(f'{name}: {meaning(each)}' for name, each, unset in known if each != unset)}}}"
 
 
-def test_every_field_is_read() -> None:
-    parsed = parse(EVERY_FIELD)
-    assert not parsed.fatal
-    assert not parsed.faults
-    assert parsed.config == RulesConfig(
-        rules=(
-            RuleConfig(
-                path="rules[0]",
-                source="f.yaml",
-                line=2,
-                series_query='http_requests_total{namespace!=""}',
-                series_filters=(SeriesFilter(is_="^http_"), SeriesFilter(is_not="_created$")),
-                resources=ResourcesConfig(
-                    "kube_<<.Resource>>",
-                    (OverrideConfig("ns", "", "namespace"), OverrideConfig("deploy", "apps", "deployment")),
-                    namespaced=False,
-                ),
-                name_matches="^(.*)_total$",
-                name_as="${1}_per_second",
-                metrics_query="sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
-                on_nan=OnNaN.ZERO,
-                on_warnings=OnWarnings.ACCEPT,
-                ttl=0.5,
-                max_age=60.0,
-                max_sample_age=600.0,
-            ),
-        ),
-        external_rules=(RuleConfig(path="externalRules[0]", source="f.yaml", line=20, series_query="up"),),
-        resource_rules=ResourceRulesConfig(
-            "resourceRules",
-            ResourceRuleConfig(
-                "c", "n", ResourcesConfig("", (OverrideConfig("pod", "", "pod"),)), "container"
-            ),
-            ResourceRuleConfig("m"),
-            5400.0,
-            "f.yaml",
-            22,
-            OnWarnings.ACCEPT,
-        ),
-    )
+def read(text: str) -> list[str]:
+    parsed = parse(text)
+    config = parsed.config
+    rules = [*config.rules, *config.external_rules]
+    found = [f"{rule.source}:{rule.line}: {rule.path}: {meaning(rule)}" for rule in rules]
+    if config.resource_rules is not None:
+        resource, served = config.resource_rules, "served" if config.serves_usages else "not served"
+        found.append(f"{resource.source}:{resource.line}: {resource.path}: {meaning(resource)}, {served}")
+    found += [f"fault {fault}" for fault in parsed.faults]
+    return [*found, *(f"fatal {fault}" for fault in parsed.fatal)] or ["nothing"]
+
+
+@pytest.mark.parametrize("path", sorted(DOCUMENTS.iterdir()), ids=lambda path: path.name)
+def test_documents(path: Path, recorded: Recorded) -> None:
+    """Lines after `> ` are a file, and below them is what it says: rules, and faults."""
+    said: list[str] = []
+    for written, lines in itertools.groupby(path.read_text().splitlines(), lambda line: line.startswith(">")):
+        texts = list(lines)
+        said += texts if written else [each for each in texts if each.startswith("#")]
+        said += read("".join(f"{each[2:]}\n" for each in texts)) if written else []
+    recorded(path, "".join(f"{line}\n" for line in said))
 
 
 @pytest.mark.parametrize("text", answers("config/rules_file", "empty"))
@@ -122,107 +76,14 @@ def test_a_file_without_rules_is_accepted(text: str) -> None:
     assert parse(text) == Parsed(RulesConfig())
 
 
-def test_only_the_first_document_is_read() -> None:
-    assert only_rule("rules: [{seriesQuery: a}]\n---\nnonsense: {[\n").series_query == "a"
-
-
-def test_json_with_tabs_is_yaml() -> None:
-    assert only_rule('{\n\t"rules":\t[\n\t\t{"seriesQuery": "up"}\n\t]\n}\n').series_query == "up"
-
-
 @pytest.mark.parametrize(("written", "text"), answers("config/rules_file", "scalars"))
 def test_a_scalar_is_read_as_gos_libyaml_reads_it(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}").metrics_query == text
 
 
-def test_a_colon_before_a_bracket_belongs_to_the_word() -> None:
-    assert only_rule("rules: [{name: {as: x:}}]").name_as == "x:"
-    assert "unknown key" in said(parse("rules: [{name: {as: x, matches:}}]"))[0]
-    assert "expected ',' or '}'" in said(parse("rules: [{resources: {overrides: {pod:{resource: pod}}}}]"))[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        pytest.param("%YAML 1.2\n---\nrules: []\n", "only YAML 1.1 is read", id="yaml_1_2"),
-        pytest.param("%FOO bar\n---\nrules: []\n", "unknown directive", id="unknown_directive"),
-        pytest.param('rules:\n- seriesQuery: "a\\/b"\n', "unknown escape character", id="escaped_slash"),
-    ],
-)
-def test_text_that_gos_libyaml_refuses_is_refused(text: str, words: str) -> None:
-    assert words in said(parse(text))[0]
-
-
-def test_directives_that_are_known() -> None:
-    parsed = parse("%YAML 1.1\n%TAG !e! tag:example.org,2000:\n---\nrules:\n- seriesQuery: up\n")
-    assert [rule.series_query for rule in parsed.config.rules] == ["up"]
-
-
-def test_a_tab_may_stand_after_a_colon_and_before_a_comment() -> None:
-    assert only_rule("rules:\n- seriesQuery:\tup\t# here\n  metricsQuery:\t\tq\n").metrics_query == "q"
-
-
 @pytest.mark.parametrize(("written", "text"), answers("config/rules_file", "literal"))
 def test_a_text_field_keeps_the_literal_text(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}\n").metrics_query == text
-
-
-@pytest.mark.parametrize(
-    ("written", "value"), [("y", True), ("On", True), ("NO", False), ("n", False), ("~", True)]
-)
-def test_booleans_are_those_of_yaml_1_1(written: str, value: bool) -> None:  # noqa: FBT001 - a table column
-    assert only_rule(f"rules: [{{resources: {{namespaced: {written}}}}}]").resources.namespaced is value
-
-
-@pytest.mark.parametrize("written", ['"true"', "1", "!!bool maybe", "[]", "{}", "ja", '"y"'])
-def test_an_invalid_boolean_is_refused(written: str) -> None:
-    (fault,) = parse(f"rules: [{{resources: {{namespaced: {written}}}}}]").faults
-    assert (fault.path, fault.expected) == ("rules[0].resources.namespaced", "expected true or false")
-
-
-def test_null_gives_zero_values_everywhere() -> None:
-    rule = only_rule("rules:\n- seriesFilters:\n  resources: null\n  name: ~\n  onNaN:\n  ttl: null\n")
-    assert rule == RuleConfig(path="rules[0]", source="f.yaml", line=2)
-    assert only_rule("rules:\n-\n") == RuleConfig(path="rules[0]", source="f.yaml", line=2)
-    assert only_rule("rules: [{resources: {overrides: ~}}]").resources == ResourcesConfig()
-
-
-def test_absent_and_empty_resource_rules_differ() -> None:
-    assert parse("resourceRules: null").config.resource_rules is None
-    assert parse("resourceRules: {}").config.resource_rules == ResourceRulesConfig(
-        "resourceRules", source="f.yaml", line=1
-    )
-
-
-@pytest.mark.parametrize(("written", "seconds"), [("0", 0.0), ("90s", 90.0), ("1d", 86400.0), ("~", 0.0)])
-def test_window_is_a_prometheus_duration(written: str, seconds: float) -> None:
-    found = parse(f"resourceRules: {{window: {written}}}").config.resource_rules
-    assert found is not None
-    assert found.window == seconds
-
-
-@pytest.mark.parametrize("written", ["''", "60", "1.5m", "-1m", "5m1h"])
-def test_a_bad_window_leaves_out_resource_rules(written: str) -> None:
-    parsed = parse(f"rules: [{{}}]\nresourceRules: {{window: {written}}}")
-    assert parsed.config.resource_rules is None
-    assert len(parsed.config.rules) == 1
-    (fault,) = parsed.faults
-    assert (fault.path, fault.line) == ("resourceRules.window", 2)
-    assert "Prometheus duration" in fault.expected
-
-
-# --- anchors, aliases, merge keys
-
-
-def test_anchors_and_aliases_work() -> None:
-    text = "rules:\n- resources: &r {overrides: {pod: {resource: pod}}}\n- resources: *r\n"
-    first, second = parse(text).config.rules
-    assert first.resources == second.resources == ResourcesConfig("", (OverrideConfig("pod", "", "pod"),))
-
-
-def test_an_anchor_defined_again_means_the_newer_from_there_on() -> None:
-    text = "rules: [{seriesQuery: &a one}, {seriesQuery: *a}, {seriesQuery: &a two}, {seriesQuery: *a}]"
-    assert [rule.series_query for rule in parse(text).config.rules] == ["one", "one", "two", "two"]
 
 
 BASE = (
@@ -241,76 +102,7 @@ def test_merge_keys_as_yaml_v2_applies_them(entry: str, expected: list[str] | No
     assert [rule.series_query, rule.name_matches, rule.name_as] == expected
 
 
-def test_a_label_that_was_merged_cannot_be_given_again() -> None:
-    (fault,) = parse(f"{BASE}- {{<<: *base, resources: {{overrides: {{pod: {{resource: po}}}}}}}}\n").faults
-    assert fault.path == "rules[1].resources.overrides.pod"
-    assert "given twice" in fault.expected
-    merged = parse(f"{BASE}- {{<<: *base, resources: {{overrides: {{<<: {{n: {{resource: node}}}}}}}}}}\n")
-    assert [override.label for override in merged.config.rules[1].resources.overrides] == ["pod", "n"]
-
-
-@pytest.mark.parametrize("value", ["text", "[{}, text]", "[[]]"])
-def test_only_mappings_can_be_merged(value: str) -> None:
-    (fault,) = parse(f"rules: [{{<<: {value}}}]").faults
-    assert (fault.path, fault.expected) == (
-        'rules[0]["<<"]',
-        "expected a mapping or a list of mappings to merge",
-    )
-
-
 # --- faults
-
-
-def test_five_faults_are_five_lines_and_the_sound_rules_live() -> None:
-    text = """\
-rules:
-- seriesQuery: good
-- seriesFilters: [{is: a, isNot: b}]
-  ttl: soon
-- name:
-    matches: x
-    metricsQuery: sum(x)
-- resources:
-    overrides:
-      pod: {resource: pod}
-      namespaced: false
-externalRules:
-- seriesQuery: also good
-- scrape: {interval: 1s, ports: 80, service: {namespace: a, name: b}}
-"""
-    parsed = parse(text)
-    assert [rule.path for rule in parsed.config.rules] == ["rules[0]"]
-    assert [rule.path for rule in parsed.config.external_rules] == ["externalRules[0]"]
-    assert not parsed.fatal
-    assert said(parsed) == [
-        'f.yaml:4: rules[1].ttl: "soon": expected a Go duration such as 500ms or 1m30s, from 10ms to 5m0s',
-        (
-            "f.yaml:3: rules[1].seriesFilters[0]: both is and isNot: expected exactly one of is and isNot, "
-            "not "
-            "empty"
-        ),
-        (
-            'f.yaml:7: rules[2].name.metricsQuery: "sum(x)": unknown key here: metricsQuery belongs in a '
-            "rule, beside "
-            "seriesQuery, check the indentation; name has matches, as"
-        ),
-        (
-            "f.yaml:11: rules[3].resources.overrides.namespaced: false: namespaced belongs in resources, "
-            "beside overrides: "
-            "check the indentation"
-        ),
-        (
-            "f.yaml:14: externalRules[1].scrape.ports: 80: unknown key, did you mean port? scrape has "
-            "interval, window, "
-            "timeout, port, path, scheme, tls, credentials, hostNetwork, maxBytes, maxLines, maxSeries, "
-            "service, pods, honorLabels"
-        ),
-        (
-            "f.yaml:14: externalRules[1].scrape.port: missing: expected a port number, or the name of a "
-            "port of the Service such as "
-            "metrics"
-        ),
-    ]
 
 
 @pytest.mark.parametrize(("text", "path", "words"), answers("config/rules_file", "fatal"))
@@ -333,51 +125,10 @@ def test_a_faulty_rule_is_left_out(rule: str, path: str, words: str) -> None:
     assert fault.line == 3
 
 
-def test_one_mistake_is_one_fault() -> None:
-    parsed = parse("rules: [{resources: {overrides: {pod: pod}}, seriesFilters: [a]}]")
-    assert len(parsed.faults) == 2
-
-
-def test_equal_ttl_and_max_age_are_fine() -> None:
-    assert only_rule("rules: [{ttl: 1m, maxAge: 1m}]").ttl == 60.0
-
-
-def test_faults_of_rules_are_shown_beside_fatal_ones() -> None:
-    parsed = parse("Rules: []\nexternalRules: [{onNaN: x}]")
-    assert [fault.path for fault in parsed.fatal] == ["Rules"]
-    assert [fault.path for fault in parsed.faults] == ["externalRules[0].onNaN"]
-    assert parsed.config == RulesConfig()
-
-
-@pytest.mark.parametrize(
-    "rules",
-    ["[]", "{cpu: text}", "{cpu: {onNaN: zero}}", "{gpu: {}}", "{cpu: {resources: {overrides: {a: {}}}}}"],
-)
-def test_faulty_resource_rules_are_left_out(rules: str) -> None:
-    parsed = parse(f"resourceRules: {rules}")
-    assert parsed.config.resource_rules is None
-    assert parsed.faults
-    assert all(fault.path.startswith("resourceRules") for fault in parsed.faults)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        pytest.param("rules: [", 1, "not YAML", id="open bracket"),
-        pytest.param("rules:\n\t- a: b\n", 2, "indent with spaces, not tabs", id="tab"),
-        pytest.param(
-            'rules:\n- metricsQuery: "sum(x{a="b"})"\n',
-            2,
-            "between single quotes",
-            id="double quotes in double quotes",
-        ),
-        pytest.param("rules:\n- name: a: b\n", 2, "contains a colon and a space", id="colon in text"),
-        pytest.param("rules: *unknown\n", 1, "undefined alias", id="unknown anchor"),
         pytest.param("a: 1\nrules: \x01", 2, "U+0001", id="control character"),
-        pytest.param('rules: "\\ud83d\\ude00"', 1, "names no Unicode character", id="surrogates"),
-        pytest.param('rules: "\\U00110000"', 0, "names no Unicode character", id="beyond Unicode"),
-        pytest.param('rules: "\\UFFFFFFFF"', 0, "names no Unicode character", id="far beyond Unicode"),
-        pytest.param("&a [*a]", 1, "alias of itself", id="anchor in itself"),
         pytest.param("[" * 200, 1, "levels deep", id="deep"),
         pytest.param("[" * 102 + "]" * 102, 1, "levels deep", id="somewhat deep"),
         pytest.param("[" * 101 + "]" * 101, 1, "expected a mapping", id="not too deep"),
@@ -387,7 +138,6 @@ def test_faulty_resource_rules_are_left_out(rules: str) -> None:
             "levels deep",
             id="deep by aliases",
         ),
-        pytest.param("%YAML 3.0\n---\na", 1, "not YAML", id="other YAML"),
     ],
 )
 def test_invalid_yaml_is_fatal(text: str, line: int, words: str) -> None:
@@ -462,28 +212,13 @@ YAML_SIGNS = st.text(
     alphabet=string.ascii_letters[:6] + "01:-?[]{},&*!|>'\"%@`#~<\\ \n\t\r.=\u0085\u2028\U0001f600",
     max_size=80,
 )
+SIGNS = "<< *a null ~ true [ ] { } : ' \" x 5m \\ud800"
 WORDS = st.sampled_from(
     [
         *rules_file.VOCABULARY,
-        *(
-            "<<",
-            "*a",
-            "&a ",
-            "!!binary ",
-            "!!int ",
-            "null",
-            "~",
-            "true",
-            "[",
-            "]",
-            "{",
-            "}",
-            ":",
-            ": ",
-            ", ",
-            "- ",
-        ),
-        *("\n", "\n  ", "\n- ", "\n    ", "'", '"', "x", "5m", "---\n", "|\n", "\\ud800", "? "),
+        *SIGNS.split(),
+        *("&a ", "!!binary ", "!!int ", ": ", ", ", "- ", "? "),
+        *("\n", "\n  ", "\n- ", "\n    ", "---\n", "|\n"),
     ]
 )
 
@@ -528,32 +263,6 @@ TREES: st.SearchStrategy[object] = st.deferred(
 @given(st.fixed_dictionaries({"rules": st.lists(st.dictionaries(KEYS, TREES, max_size=4), max_size=3)}))
 def test_any_tree_gives_rules_or_faults(tree: dict[str, object]) -> None:
     check_parsed(parse(yaml.safe_dump(tree, allow_unicode=True)))
-
-
-def test_resources_may_be_scraped_without_a_query() -> None:
-    parsed = parse("resourceRules: {cpu: {scrape: {port: metrics, query: 'up', container: app}}}")
-
-    assert parsed.faults == ()
-    rules = parsed.config.resource_rules
-    assert rules is not None
-    assert rules.cpu.scrape == UsageScrape(ScrapeConfig(Access("metrics"), 4.0), "up", "app")
-    assert not parsed.config.serves_usages
-
-
-def test_memory_is_not_scraped() -> None:
-    parsed = parse("resourceRules: {cpu: {scrape: {port: metrics}}, memory: {scrape: {port: metrics}}}")
-
-    (fault,) = parsed.faults
-    assert (fault.path, fault.expected) == (
-        "resourceRules.memory.scrape",
-        "this is for resourceRules.cpu: pods do not expose the working set of their containers",
-    )
-
-
-def test_resource_rules_with_a_query_are_served() -> None:
-    config = parse("resourceRules: {cpu: {containerQuery: x, scrape: {port: metrics}}}").config
-
-    assert config.serves_usages
 
 
 @pytest.mark.parametrize(("keys", "place"), answers("config/rules_file", "keys of a scraped resource"))

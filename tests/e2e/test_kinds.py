@@ -12,8 +12,9 @@ import yaml
 from adapter.bounds.schedule import documents as schedules
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from scripts.generate import crd, crd_schedules
-from tests.bounds.schedule.test_schema import ACCEPTED, ONLY_BY_THE_PROGRAM
+from tests.bounds.schedule.test_schema import MOST
 from tests.e2e import conftest
+from tests.support.answers import answers
 from tests.support.rendered import ROOT
 from tests.support.schedules import EXAMPLE, document
 from tests.world.clusters import ClusterUnderTest, Document
@@ -82,7 +83,7 @@ def condition(kind: str, reason: str, **more: Any) -> Document:
     return {"type": kind} | said | more
 
 
-class Case(NamedTuple):
+class KindCase(NamedTuple):
     """An object, its status, and what kubectl shows of that."""
 
     tree: Document
@@ -93,7 +94,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "autoscaler": Case(
+    "autoscaler": KindCase(
         REQUESTS,
         "fpa",
         {
@@ -111,7 +112,7 @@ CASES = {
         crd,
         ["Deployment"],
     ),
-    "schedule": Case(
+    "schedule": KindCase(
         document(DAILY),
         "fps",
         {
@@ -154,7 +155,13 @@ async def test_a_status_is_kept_whole_and_shown(cluster: ClusterUnderTest, kind:
 
 @REAL
 async def test_what_is_valid_is_accepted(cluster: ClusterUnderTest) -> None:
-    trees = [*ACCEPTED.values(), *ONLY_BY_THE_PROGRAM.values()]
+    rows = [
+        row.values
+        for table in ("accepted", "refused by the program alone")
+        for row in answers("bounds/schedule_schema", table)
+    ]
+    most = (MOST["windows"], {name: MOST[name] for name in ("targets", "except")})
+    trees = [document(*windows, **spec) for windows, spec in (*rows, most)]
     given = {f"schedule-{number}": tree for number, tree in enumerate(trees)}
     await cluster.create(*(named(tree, name, cluster) for name, tree in given.items()))
     stored = await listed(cluster, "fps")

@@ -1,11 +1,14 @@
 """What the pods of a forecast buy without one."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import NONE, Alternative, CandidateFigures, ReplayFigures
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.timestamps import SECOND
@@ -120,6 +123,28 @@ def quiet_days(days: int) -> Demand:
     return bursts(days) * np.where(np.arange(days * MINUTES) // MINUTES % 2, 0.25, 1.0)
 
 
+class ReplayedDemand(NamedTuple):
+    """Two days of a demand, and what they come to without a forecast."""
+
+    days: JudgedDays
+    limits: Limits
+    none: CandidateFigures
+    alternatives: Alternatives
+
+    def beat(self, whole: ReplayFigures) -> Alternative:
+        """Return the best change for the pods of a candidate of these figures."""
+        made = self.alternatives.beat(CandidateFigures("day", whole, self.none.recent)).alternative
+        assert made is not None
+        return made
+
+
+@functools.cache
+def world_of(demand: Callable[[int], Demand]) -> ReplayedDemand:
+    days, limits = days_of(demand(2)), judge.build_limits(case_of(demand(2), SETTINGS))
+    none = days.run(NONE)
+    return ReplayedDemand(days, limits, none, Alternatives(days, none, limits, 300 * SECOND))
+
+
 @pytest.mark.parametrize(
     ("demand", "extra", "best"),
     [
@@ -132,26 +157,16 @@ def test_the_change_that_leaves_least_is_the_alternative(
     demand: Callable[[int], Demand], extra: float, best: str
 ) -> None:
     """Bursts are an hour apart: a longer window brings nothing, until it holds the pods for the next one."""
-    days = days_of(demand(2))
-    none = days.run(NONE)
-    limits = judge.build_limits(case_of(demand(2), SETTINGS))
-    alternatives = Alternatives(days, none, limits, 300 * SECOND)
-    candidate = CandidateFigures("day", ReplayFigures(0.0, (1 + extra) * none.whole.pods), none.recent)
-    made = alternatives.beat(candidate).alternative
-    assert made is not None
+    world = world_of(demand)
+    made = world.beat(ReplayFigures(0.0, (1 + extra) * world.none.whole.pods))
     assert made.change == best
-    assert made.shortage < none.whole.shortage
+    assert made.shortage < world.none.whole.shortage
 
 
 def test_one_alternative_that_is_not_beaten_is_enough() -> None:
-    days = days_of(bursts(2))
-    none = days.run(NONE)
-    limits = judge.build_limits(case_of(bursts(2), SETTINGS))
-    too_much = ReplayFigures(none.whole.shortage, 1.1 * none.whole.pods)
-    candidate = CandidateFigures("day", too_much, none.recent)
-    made = Alternatives(days, none, limits, 300 * SECOND).beat(candidate)
-    assert made.alternative is not None
-    assert made.alternative.change.startswith("target ")
+    world = world_of(bursts)
+    made = world.beat(ReplayFigures(world.none.whole.shortage, 1.1 * world.none.whole.pods))
+    assert made.change.startswith("target ")
 
 
 def test_what_a_pod_serves_stays_with_a_lower_target() -> None:

@@ -115,11 +115,8 @@ async def test_plans_are_made_from_what_prometheus_has_hour_by_hour(start: Start
         (plan,) = answer.plans
         assert plan.hour == asked.now // HOUR + 1
         assert answer.values == 7 * 1440 + hours * 60
-
-
-async def test_a_first_job_plans_the_hour_that_has_begun_too(start: Start) -> None:
-    answer = await (await start()).run(job(with_this_hour=True))
-    assert [each.hour for each in answer.plans] == [NOW // HOUR, NOW // HOUR + 1]
+    first = await service.run(job(with_this_hour=True))
+    assert [each.hour for each in first.plans] == [NOW // HOUR, NOW // HOUR + 1]
 
 
 @pytest.mark.thorough
@@ -131,7 +128,7 @@ async def test_a_verdict_is_the_one_of_a_replay_of_the_values(start: Start) -> N
     assert plain(answer) == plain(expected(asked))
 
 
-async def test_what_a_verdict_needs_is_said(start: Start) -> None:
+async def test_what_a_job_needs_is_said(start: Start) -> None:
     service = await start()
     early = await service.run(job(START + 3 * DAY, verdict=None, judges=True))
     assert early.verdict is not None
@@ -141,6 +138,17 @@ async def test_what_a_verdict_needs_is_said(start: Start) -> None:
     assert answer.verdict is not None
     assert answer.verdict.missing == "no start of a pod was seen yet"
     assert (answer.plans, answer.problem) == ((), "")
+    renamed = await service.run(job(query="renamed"))
+    assert (renamed.reason, renamed.problem) == (
+        "NoValues",
+        "the query of queue has no value in the hour before 20:00 UTC",
+    )
+    target = {"type": "Utilization", "averageUtilization": 80}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    asked = msgspec.structs.replace(job(), autoscaler=fpa([metric]), queries=(HistoryQuery("cpu", "queue"),))
+    in_per_cent = await service.run(asked)
+    assert in_per_cent.reason == "Unsupported"
+    assert "the request of one pod" in in_per_cent.problem
 
 
 async def test_a_worker_that_is_killed_is_started_again(start: Start) -> None:
@@ -231,14 +239,6 @@ async def test_while_prometheus_is_away_the_history_cannot_be_read(
     assert (await service.run(job(NOW + HOUR))).reason == "NoValues"
 
 
-async def test_a_metric_that_was_renamed_is_named(start: Start) -> None:
-    answer = await (await start()).run(job(query="renamed"))
-    assert (answer.reason, answer.problem) == (
-        "NoValues",
-        "the query of queue has no value in the hour before 20:00 UTC",
-    )
-
-
 async def test_histories_have_room_for_so_many_values(start: Start) -> None:
     service = await start(most_values=30_000)
     assert not (await service.run(job())).problem
@@ -264,12 +264,3 @@ async def test_without_numpy_the_extra_is_named(start: Start, monkeypatch: pytes
         "numpy is not installed: take an image tagged -forecast, or install 'fastpath-adapter[forecast]'",
     )
     assert service.pid == 0
-
-
-async def test_a_target_in_per_cent_needs_the_request_of_a_pod(start: Start) -> None:
-    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
-    metric["resource"]["target"]["averageUtilization"] = 80  # type: ignore[index]
-    asked = msgspec.structs.replace(job(), autoscaler=fpa([metric]), queries=(HistoryQuery("cpu", "queue"),))
-    answer = await (await start()).run(asked)
-    assert answer.reason == "Unsupported"
-    assert "the request of one pod" in answer.problem

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import tracemalloc
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from adapter.model.ready_times import (
     measure,
 )
 from adapter.model.timestamps import SECOND
+from tests.support.answers import answers
 
 _SECONDS = st.integers(0, 2 * LONGEST)
 _STARTS = st.lists(
@@ -64,64 +66,14 @@ def _total(*totals: float) -> Percentiles:
     return times.total
 
 
-@pytest.mark.parametrize(
-    ("times", "start"),
-    [
-        (_times(100, 102, 105, 110, 123), PodStart(2_000, 5_000, 10_000, 23_000)),
-        (_times(100, 100, 100, 100, 100), PodStart(0, 0, 0, 0)),
-        (_times(100, 100.25, 100.5, 101, 101.75), PodStart(250, 500, 1_000, 1_750)),
-        (_times(100, None, None, None, 123), PodStart(UNKNOWN, UNKNOWN, UNKNOWN, 23_000)),
-        (_times(100, None, 104, 110, 123), PodStart(UNKNOWN, UNKNOWN, 10_000, 23_000)),
-        (_times(100, 102, 104, None, 123), PodStart(2_000, UNKNOWN, UNKNOWN, 23_000)),
-        (_times(100, 102, 112, 110, 123), PodStart(2_000, 10_000, 10_000, 23_000)),
-        (_times(100, 102, 99, 110, 123), PodStart(2_000, 2_000, 10_000, 23_000)),
-        (_times(100, 102, 105, 110, 100 + LONGEST), PodStart(2_000, 5_000, 10_000, LONGEST * 1_000)),
-    ],
-    ids=[
-        "all known",
-        "all in one second",
-        "fractions",
-        "no conditions but Ready",
-        "not scheduled by a condition",
-        "no container statuses",
-        "initialized reported late",
-        "initialized before it was scheduled",
-        "a day",
-    ],
-)
-def test_measures_a_start(times: PodTimes, start: PodStart) -> None:
-    assert measure(times) == start
+@pytest.mark.parametrize(("times", "start"), answers("model/ready_times", "starts"))
+def test_measures_a_start(times: list[float | None], start: list[Any]) -> None:
+    assert measure(_times(*times)) == PodStart(*start)
 
 
-@pytest.mark.parametrize(
-    "times",
-    [
-        _times(None, 102, 105, 110, 123),
-        _times(100, 102, 105, 110, None),
-        _times(100, 99, 105, 110, 123),
-        _times(100, 112, 112, 110, 123),
-        _times(100, 102, 105, 124, 123),
-        _times(100, None, None, None, 99),
-        _times(100, None, None, None, 99.999),
-        _times(100, 102, 105, 110, 101 + LONGEST),
-        _times(-62_135_596_800, 102, 105, 110, 123),
-        _times(100, 102, 105, 110, 253_402_300_799),
-    ],
-    ids=[
-        "no creation",
-        "no time of Ready",
-        "scheduled before created",
-        "started before scheduled",
-        "ready before started",
-        "ready before created",
-        "by a millisecond",
-        "over a day",
-        "year 1",
-        "year 9999",
-    ],
-)
-def test_counts_a_start_whose_times_contradict_each_other(times: PodTimes) -> None:
-    assert measure(times) is Outcome.INCOHERENT
+@pytest.mark.parametrize("times", answers("model/ready_times", "contradictions"))
+def test_counts_a_start_whose_times_contradict_each_other(times: list[float | None]) -> None:
+    assert measure(_times(*times)) is Outcome.INCOHERENT
 
 
 def test_counts_a_pod_whose_containers_were_restarted() -> None:
@@ -151,35 +103,10 @@ def test_without_a_start_there_are_no_times() -> None:
     assert ReadyLedger().times() is None
 
 
-@pytest.mark.parametrize(
-    ("totals", "p50", "p95"),
-    [
-        ((7,), 7, 7),
-        ((1, 2), 1, 2),
-        ((3, 1, 2), 2, 3),
-        (range(1, 11), 5, 10),
-        # Ten at 10 s weigh 160, the ten before them at 20 s weigh 80: 160 of 240 are over half.
-        ((20,) * 10 + (10,) * 10, 10, 20),
-        # Nine new ones weigh 144, the older ones 16 + 80 + 40 + 20 + 10 = 166 of 310: not half yet.
-        ((60,) * 41 + (20,) * 9, 60, 60),
-        # Ten new ones weigh 160 of 310: more than half.
-        ((60,) * 40 + (20,) * 10, 20, 60),
-        # The 30 oldest weigh 70 of 310 (22.6 %), the ten oldest 10 (3.2 %).
-        ((60,) * 30 + (20,) * 20, 20, 60),
-        ((60,) * 10 + (20,) * 40, 20, 20),
-        # One of the newest ten weighs 16 of 310 (5.2 %), one of the ten before them 8 (2.6 %).
-        ((20,) * 40 + (90,) + (20,) * 9, 20, 90),
-        ((20,) * 39 + (90,) + (20,) * 10, 20, 20),
-        # The 51st pod has left.
-        ((9_000,) + (20,) * 50, 20, 20),
-    ],
-)
-def test_percentiles_by_hand(totals: tuple[int, ...], p50: int, p95: int) -> None:
-    assert _total(*totals) == Percentiles(p50, p95)
-
-
-def test_exactly_half_of_the_weight_is_enough_for_the_median() -> None:
-    assert _total(*[1] * 5, *[2] * 5).p50 == 1
+@pytest.mark.parametrize(("runs", "p50", "p95"), answers("model/ready_times", "percentiles"))
+def test_percentiles_by_hand(runs: list[tuple[int, int]], p50: int, p95: int) -> None:
+    """A run is a total and how many pods have it, the oldest first."""
+    assert _total(*(total for total, count in runs for _ in range(count))) == Percentiles(p50, p95)
 
 
 def test_the_parts_of_a_start() -> None:
@@ -363,21 +290,10 @@ def test_a_short_form_has_the_newest_pods() -> None:
     assert [each.ready for each in decode_ledger(text).starts()] == [2_000, 3_000]
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "not a ledger: "),
-        ("{}" + " " * MOST_TEXT, "not a ledger: 12,290 characters, expected at most 12,288"),
-        ('{"pods":[[1,2,3]]}', "not a ledger: "),
-        ('{"pods":[["1",2,3,4,0]]}', "not a ledger: "),
-        ('{"pods":[[1,2,4,3,0]]}', "the times of \\[1.0, 2.0, 4.0, 3.0, 0\\] are not in order"),
-        ('{"pods":[[1,2,3,-1,0]]}', "are not in order"),
-        ('{"pods":[[-2,2,3,4,0]]}', "not a ledger: -2 is not a number of seconds from 0 to 86400"),
-        ('{"pods":[[1,2,3,1e300,0]]}', "1e\\+300 is not a number of seconds"),
-        ('{"leftOut":[0,-1,0]}', "not a ledger: "),
-        ('{"leftOut":[0,99999999999999999999,0]}', "not a ledger: "),
-    ],
-)
+TOO_LONG = ("{}" + " " * MOST_TEXT, "not a ledger: 12,290 characters, expected at most 12,288")
+
+
+@pytest.mark.parametrize(("text", "why"), [*answers("model/ready_times", "refused"), TOO_LONG])
 def test_an_invalid_ledger_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         decode_ledger(text)

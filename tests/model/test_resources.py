@@ -1,6 +1,7 @@
 """The REST mapper: names, groups, precedence."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,58 +26,10 @@ def test_lookup_in_builtin(text: str, group: str | None, expected: str | None) -
     assert (str(found.group_resource) if found else None) == expected
 
 
-@pytest.mark.parametrize(
-    ("resources", "group", "expected"),
-    [
-        pytest.param(
-            [resource("events", "events.k8s.io"), resource("events")], None, "v1", id="core before all"
-        ),
-        pytest.param(
-            [resource("events", "a.io"), resource("events", version="v2")],
-            None,
-            "a.io/v1",
-            id="only v1 of core is special",
-        ),
-        pytest.param(
-            [resource("jobs", "b.io"), resource("jobs", "a.io")], None, "b.io/v1", id="discovery order"
-        ),
-        pytest.param(
-            [resource("jobs", "a.io", "v2beta1", preferred=False), resource("jobs", "a.io", "v1")],
-            None,
-            "a.io/v1",
-            id="preferred version before the others",
-        ),
-        pytest.param(
-            [
-                resource("queues", "a.io", "v1"),
-                resource("jobs", "a.io", "v1beta1", preferred=False),
-                resource("jobs", "b.io", "v1"),
-            ],
-            None,
-            "a.io/v1beta1",
-            id="an earlier group's other version before a later group's preferred one",
-        ),
-        pytest.param(
-            [resource("jobs", "apps.kruise.io"), resource("jobs", "apps")],
-            "apps",
-            "apps/v1",
-            id="equal before starting",
-        ),
-        pytest.param(
-            [resource("jobs", "apps.b.io"), resource("jobs", "apps.a.io")],
-            "apps",
-            "apps.b.io/v1",
-            id="starting, in order",
-        ),
-        pytest.param(
-            [resource("sets", "apps"), resource("jobs", "apps.a.io")],
-            "apps",
-            "apps.a.io/v1",
-            id="a group of that name without that resource does not hide the others",
-        ),
-    ],
-)
-def test_precedence(resources: list[APIResource], group: str | None, expected: str) -> None:
+@pytest.mark.parametrize(("listed", "group", "expected"), answers("model/resources", "precedence"))
+def test_precedence(listed: list[list[Any]], group: str | None, expected: str) -> None:
+    """A resource is its plural and its group, and its version and whether that is preferred."""
+    resources = [resource(*each[:3], preferred=each[3:] != [False]) for each in listed]
     plural = resources[-1].plural
     found = Catalogue(resources).lookup(plural, group)
     assert found is not None

@@ -1,14 +1,17 @@
 import json
-import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import PrometheusError
-from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
+from adapter.model.metrics import HISTOGRAM, QueryResult
 from adapter.prometheus import response
 from adapter.prometheus.response import ResponseDecoder
+from tests.support.scripts import Recorded
+
+DOCUMENT = Path(__file__).parent / "documents" / "responses"
 
 
 def decode(body: bytes, chunk: int = 1 << 20, decoder: ResponseDecoder | None = None) -> QueryResult:
@@ -20,174 +23,32 @@ def decode(body: bytes, chunk: int = 1 << 20, decoder: ResponseDecoder | None = 
     return decoder.finish()
 
 
-def answer(kind: str, result: object, **more: object) -> bytes:
-    return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}, **more}).encode()
-
-
-def test_vector() -> None:
-    body = answer(
-        "vector",
-        [
-            {"metric": {"__name__": "up", "pod": "a"}, "value": [1700000000.5, "1"]},
-            {"metric": {}, "value": [1700000000, "-2.5e-3"]},
-        ],
-    )
-    assert decode(body) == QueryResult(
-        "vector",
-        [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)],
-    )
-
-
-def test_scalar_is_one_sample_without_labels() -> None:
-    assert decode(answer("scalar", [1700000000, "9"])) == QueryResult(
-        "scalar", [Sample({}, 9.0, 1700000000.0)]
-    )
-
-
-@pytest.mark.parametrize("result", [[], None], ids=["empty", "null"])
-def test_an_empty_vector_is_an_answer(result: object) -> None:
-    assert decode(answer("vector", result)) == QueryResult("vector", [])
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e3", 1000.0),
-        ("+Inf", math.inf),
-        ("-Inf", -math.inf),
-        ("0", 0.0),
-        ("-0", -0.0),
-        ("1.7976931348623157e+308", 1.7976931348623157e308),
-        ("5e-324", 5e-324),
-        ("0x1.8p3", 12.0),
-    ],
-)
-def test_values_are_texts(text: str, value: float) -> None:
-    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).samples
-    assert sample.value == value
-    assert math.copysign(1, sample.value) == math.copysign(1, value)
-
-
-def test_nan_stays_nan() -> None:
-    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, "NaN"]}])).samples
-    assert math.isnan(sample.value)
-
-
-def test_a_histogram_is_a_sample_without_a_number() -> None:
-    histogram = {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}
-    body = answer(
-        "vector",
-        [
-            {"metric": {"pod": "a"}, "value": [1, "7"]},
-            {"metric": {"pod": "b"}, "histogram": [2.5, histogram]},
-        ],
-    )
-    first, second = decode(body).samples
-    assert first == Sample({"pod": "a"}, 7.0, 1.0)
-    assert (second.labels, second.time) == ({"pod": "b"}, 2.5)
-    assert second.value is HISTOGRAM
-    assert math.isnan(second.value)
-
-
-@pytest.mark.parametrize(
-    ("more", "kept", "count"),
-    [
-        ({"warnings": ["store away", "slow\nline"]}, ("store away", "slow line"), 2),
-        ({"warnings": ["a", "b", "c", "d", "e"]}, ("a", "b", "c"), 5),
-        ({"warnings": ["x" * 500]}, ("x" * 197 + "...",), 1),
-        ({"infos": ["PromQL info: metric might not be a counter"]}, (), 0),
-        ({"warnings": [], "infos": None}, (), 0),
-        ({"warnings": None}, (), 0),
-        ({"isPartial": True}, ("isPartial: some storage nodes did not answer",), 1),
-        ({"isPartial": True, "warnings": ["a"]}, ("isPartial: some storage nodes did not answer", "a"), 2),
-        ({"isPartial": False, "stats": {"x": 1}}, (), 0),
-    ],
-    ids=["two", "many", "long", "infos", "empty", "null", "victoriametrics", "both", "whole"],
-)
-@pytest.mark.parametrize("kind", ["vector", "scalar"])
-def test_warnings_are_carried_and_infos_are_not(
-    kind: str, more: dict[str, object], kept: tuple[str, ...], count: int
-) -> None:
-    result = [] if kind == "vector" else [1, "9"]
+def said_of(body: str) -> list[str]:
+    """Return what an answer says, in lines; what the reader of JSON says of one is its own."""
     decoder = ResponseDecoder()
-    found = decode(answer(kind, result, **more), decoder=decoder)
-    assert (found.warnings, decoder.warnings) == (kept, count)
+    try:
+        found = decode(body.encode(), 1000, decoder)
+    except PrometheusError as error:
+        said, ours, _ = str(error).partition("not an answer of Prometheus: ")
+        return [f"fails: {error.kind} {error.result_type}".rstrip() + f": {said}{ours}".rstrip()]
+    values = [("histogram" if each.value is HISTOGRAM else repr(each.value), each) for each in found.samples]
+    samples = [f"{each.labels} {value} at {each.time!r}" for value, each in values]
+    return [f"{found.type} {found.warnings} of {decoder.warnings}", *samples]
 
 
-def error_of(kind: str, text: str) -> dict[str, object]:
-    return {"status": "error", "errorType": kind, "error": text}
-
-
-def result_of(kind: str, result: object) -> dict[str, object]:
-    return {"status": "success", "data": {"resultType": kind, "result": result}}
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "text"),
-    [
-        (error_of("bad_data", "parse error"), "query", "bad_data: parse error"),
-        (error_of("execution", "found duplicate series"), "query", "execution: found duplicate series"),
-        (error_of("timeout", "query timed out"), "timeout", "timeout: query timed out"),
-        (error_of("unavailable", "not ready"), "status", "unavailable: not ready"),
-        (error_of("bad_data", "x" * 500), "query", "bad_data: " + "x" * 187 + "..."),
-        (error_of("bad_data", "one\ntwo\x1b[31m"), "query", "bad_data: one two [31m"),
-        ({"status": "error", "data": {"resultType": "vector", "result": []}}, "status", ":"),
-        (result_of("scalar", [253402300800, "1"]), "decode", None),
-        (result_of("scalar", [-62135596801, "1"]), "decode", None),
-        ({"status": "success"}, "decode", "the answer holds no data"),
-        ({"status": "success", "data": None}, "decode", "the answer holds no data"),
-        ({"status": "success", "data": {}}, "decode", None),
-        (result_of("vector", {}), "decode", None),
-        (result_of("vector", [{"metric": {}}]), "decode", "a sample has neither value nor histogram"),
-        (result_of("vector", [{"metric": {}, "value": [1, 2]}]), "decode", None),
-        (result_of("vector", [{"metric": {}, "value": [1, "2", "3"]}]), "decode", None),
-        (result_of("vector", [{"metric": {"a": 1}, "value": [1, "2"]}]), "decode", None),
-        (
-            result_of("vector", [{"metric": {}, "value": [1, "two"]}]),
-            "decode",
-            "a sample's value is not a number: 'two'",
-        ),
-        (result_of("scalar", []), "decode", None),
-        (
-            result_of("vector", [{"metric": {}, "value": [1, " 1 "]}]),
-            "decode",
-            "a sample's value is not a number: ' 1 '",
-        ),
-        (result_of("scalar", [1, "\u0661"]), "decode", "a sample's value is not a number: '\u0661'"),
-        (result_of("scalar", [1, "1e999"]), "decode", "a sample's value is out of range: '1e999'"),
-        (result_of("vector", [{"metric": {}, "histogram": {}}]), "decode", None),
-        (result_of("vector", [{"metric": {}, "histogram": ["1", {}]}]), "decode", None),
-        ([], "decode", None),
-        ("text", "decode", None),
-        (None, "decode", None),
-    ],
-)
-def test_what_is_not_an_answer(body: object, kind: str, text: str | None) -> None:
-    with pytest.raises(PrometheusError) as caught:
-        decode(json.dumps(body).encode())
-    assert caught.value.kind == kind
-    if text is not None:
-        assert str(caught.value) == text
-
-
-@pytest.mark.parametrize("kind", ["matrix", "string"])
-def test_other_types_are_refused_by_name(kind: str) -> None:
-    result = [{"metric": {}, "values": [[1, "2"]]}] if kind == "matrix" else [1, "text"]
-    with pytest.raises(PrometheusError) as caught:
-        decode(answer(kind, result))
-    assert (caught.value.kind, caught.value.result_type) == ("type", kind)
-
-
-def test_upstream_reads_any_status_but_error_as_success() -> None:
-    assert decode(b'{"data":{"resultType":"vector","result":[]}}').samples == []
+def test_documents(recorded: Recorded) -> None:
+    """A line after `> ` is an answer, and below it is what it says."""
+    said = []
+    for line in DOCUMENT.read_text().splitlines():
+        said += [line] if line.startswith(("# ", "> ")) else []
+        said += said_of(line[2:]) if line.startswith("> ") else []
+    recorded(DOCUMENT, "".join(f"{line}\n" for line in said))
 
 
 @pytest.mark.parametrize(
     "body",
     [
         b"",
-        b"{",
-        b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}',
         b'{"status":"\xff"}',
         b"[" * 100_000,
     ],

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -31,7 +30,6 @@ from tests.support.world import (
     RulesWorld,
     custom_question,
     external_question,
-    partial,
     vector,
     world,
 )
@@ -93,33 +91,6 @@ AGED = RULES + "  maxSampleAge: 15s\n"
 AGED_EXTERNAL = EXTERNAL + "  maxSampleAge: 15s\n"
 
 
-@pytest.mark.parametrize("ages_fail", [False, True])
-async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> None:
-    """The query fails while the lighter one for the times of samples is answered."""
-    async with serving(AGED + AGED_EXTERNAL, vector(), "a") as here:
-        works = True
-
-        def answer(promql: str) -> Outcome:
-            if "timestamp" in promql:
-                return (
-                    vector(({"q": "a", "pod": "a"}, here.clock.wall()))
-                    if works or not ages_fail
-                    else UNREACHABLE
-                )
-            return vector(({"q": "a", "pod": "a"}, 1.0)) if works else PrometheusError("timeout", "too slow")
-
-        here.querier.answer = answer
-        await external(here)
-        await custom(here, POD)
-        works = False
-        here.clock.advance(10.0)
-        for asked in (external(here), custom(here, POD)):
-            if ages_fail:
-                assert await asked, "both stand in, and show that the samples are young enough"
-                continue
-            await refused(asked)
-
-
 @pytest.mark.parametrize("kind", ["custom", "external"])
 async def test_an_answer_is_as_old_as_the_ages_that_were_there_before_it(kind: str) -> None:
     """Values and ages are asked again ahead, and only the values come."""
@@ -141,72 +112,6 @@ async def test_an_answer_is_as_old_as_the_ages_that_were_there_before_it(kind: s
         await fresh_until()
         await waiting.until(lambda: not ages)
         assert await fresh_until() == begun + 0.9
-
-
-# --- invalid values --
-
-
-async def test_an_invalid_value_is_logged_once_with_its_query(caplog: pytest.LogCaptureFixture) -> None:
-    values = vector(({"pod": "a"}, math.nan), ({"pod": "b"}, 2.0))
-    async with serving(RULES, values, "a", "b") as here:
-        for _ in range(3):
-            assert await custom(here) == {"b": 2000}
-        assert warnings_of(caplog) == ["value left out"]
-        assert 'sum(hits{namespace="web",pod="a"}) by (pod)' in str(vars(caplog.records[-1]))
-
-
-# --- answers with warnings
-
-WHOLE = vector(({"q": "a", "pod": "a"}, 60.0), ({"q": "b", "pod": "b"}, 40.0))
-PART = partial(({"q": "a", "pod": "a"}, 10.0))
-ACCEPT = "  onWarnings: accept\n"
-
-
-async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCaptureFixture) -> None:
-    """The last whole answer stands in while it is young enough; then the request fails."""
-    async with serving(RULES + EXTERNAL, WHOLE, "a", "b") as here:
-        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
-        assert await custom(here) == {"a": 60_000, "b": 40_000}
-        here.querier.answer = lambda _: PART
-        here.clock.advance(29.0)
-        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
-        assert await custom(here) == {"a": 60_000, "b": 40_000}
-        here.clock.advance(1.5)
-        await refused(external(here))
-        await refused(custom(here))
-        assert here.metric("fastpath_prometheus_queries_total", type="alone", outcome="partial") > 0
-
-        said = [str(record.__dict__) for record in caplog.records if record.message == "query failed"]
-        assert "receive series from store-1: Unavailable" in said[0]
-        assert "onWarnings: accept" in said[0]
-
-        here.querier.answer = lambda _: WHOLE
-        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
-
-
-async def test_a_rule_may_accept_warnings() -> None:
-    """As prometheus-adapter, which knows none; such an answer is kept like any other."""
-    async with serving(RULES + ACCEPT + EXTERNAL + ACCEPT, PART, "a", "b") as here:
-        for _ in range(2):
-            assert [item.milli for item in (await external(here)).items] == [10_000]
-            assert await custom(here) == {"a": 10_000}
-        assert len(here.querier.asked) == 2
-        assert here.metric("fastpath_prometheus_queries_total", type="alone", outcome="success") == 2
-
-
-async def test_two_rules_with_one_query_and_different_options() -> None:
-    rules = (
-        EXTERNAL
-        + "  name: {as: strict}\n"
-        + EXTERNAL.partition("externalRules:\n")[2]
-        + "  name: {as: easy}\n"
-        + ACCEPT
-    )
-    async with serving(rules, PART) as here:
-        strict, easy = "/namespaces/web/strict", "/namespaces/web/easy"
-        assert len((await external(here, easy)).items) == 1
-        await refused(external(here, strict))
-        assert len((await external(here, easy)).items) == 1
 
 
 # --- failures
@@ -242,21 +147,6 @@ async def test_a_rule_says_how_long_answers_live() -> None:
 
 
 # --- objects and kinds
-
-
-@pytest.mark.parametrize(
-    "failure", [NotSyncedError("pods"), KubernetesError(403, "Forbidden", "no")], ids=str
-)
-async def test_objects_that_cannot_be_listed(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    async with world(RULES, lists=SERIES, names=failure) as here:
-        for _ in range(2):
-            await refused(custom(here), text=UNLISTED)
-        assert warnings_of(caplog) == ["objects cannot be listed"]
-        assert list(here.faults.active()) == [("list", "pods")]
-        here.names.names_or_error = ("a",)
-        here.clock.advance(61.0)
-        await custom(here)
-        assert here.faults.active() == {}
 
 
 WIDGET = APIResource(
@@ -388,47 +278,6 @@ async def test_what_is_listed() -> None:
         assert here.provider.generation == here.relister.registry.generation
 
 
-# --- faults are said once
-
-
-async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    good = vector(({"pod": "a"}, 1.0))
-    async with serving(RULES, good) as here:
-        await custom(here, POD)
-        here.querier.answer = lambda _: UNREACHABLE
-        for _ in range(5):
-            here.clock.advance(2.0)
-            await custom(here, POD)  # an older answer stands in, and the fault is no secret
-            await refused(custom(here, "/namespaces/web/pods/b/hits"))
-        assert warnings_of(caplog) == ["Prometheus does not answer"]
-        assert list(here.faults.active()) == [("prometheus", "")]
-        here.querier.answer = lambda _: good
-        here.clock.advance(2.0)
-        await custom(here, POD)
-        assert here.faults.active() == {}
-        assert [record.message for record in caplog.records].count("fault ended") == 1
-
-
-async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-
-    def answer(promql: str) -> Outcome:
-        return PrometheusError("query", "bad_data") if "/" in promql else vector(({"pod": "a"}, 1.0))
-
-    async with serving(RULES, answer) as here:
-        for _ in range(4):
-            here.clock.advance(15.0)
-            await custom(here, POD)
-            await refused(custom(here, "/namespaces/web/pods/a/hits?metricLabelSelector=a.io/b%3Dc"))
-        assert warnings_of(caplog) == ["query failed"]
-        assert list(here.faults.active()) == [("query", "rules[0]")]
-
-
 @pytest.mark.looptime
 async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
     failure = PrometheusError("query", "bad_data")
@@ -441,32 +290,6 @@ async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
         here.clock.advance(61.0)
         await asyncio.sleep(600)
         assert set(here.faults.active()) == {("prometheus", "")}  # over when it answers
-
-
-INSERTING = """
-rules:
-- seriesQuery: s
-  resources: {template: <<.Resource>>}
-  metricsQuery: sum(<<.Series>>{pod="<<.LabelValuesByName.pod>>"}) by (<<.GroupBy>>)
-"""
-
-
-async def test_the_name_of_an_object_in_a_path_cannot_change_a_query() -> None:
-    hostile = "/namespaces/web/pods/a%22%7D%20or%20secret%7Bnamespace=%22bank/hits"
-    async with serving(INSERTING, vector(({"pod": "a"}, 1.0))) as here:
-        await refused(custom(here, hostile), NotFoundError, ".*")
-        assert here.querier.asked == []
-        assert await custom(here, POD) == {"a": 1000}
-        assert here.querier.asked == ['sum(hits{pod="a"}) by (pod)']
-
-
-async def test_a_series_whose_name_is_a_query_is_not_served() -> None:
-    hostile = 'label_replace(balance{namespace="bank"},"pod","a","","") or app'
-    rules = RULES + "  name: {as: hits}\n"
-    lists = {"s": (SeriesInfo(hostile, frozenset({"namespace", "pod"}), 1),)}
-    async with world(rules, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=lists) as here:
-        await refused(custom(here, POD), NotFoundError, ".*")
-        assert here.querier.asked == []
 
 
 async def test_many_values_leave_the_loop_alone() -> None:

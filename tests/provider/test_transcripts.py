@@ -7,15 +7,19 @@ A world is YAML above `---`:
   external one; `more` is added to both. With `usages` the rules are those of cpu and memory.
 - `samples` are what Prometheus answers to every query, or to those of each metric; a text is a failure.
   `ages` are their ages. `warnings` says which answers come with a warning, or names a metric.
-- `names` are the objects that are listed. `pods` and `nodes` have a namespace, a name and labels.
+- `names` are the objects that are listed, or why they cannot be. `pods` and `nodes` have a namespace, a name
+  and labels.
+- `keeps` has answers kept from question to question. Elsewhere a minute passes before each.
 
 A line after `? ` is a question: an API and a path. With `scaler` before it, the scaler asks. Below it are the
 objects that are listed, the queries to Prometheus, what is left out, and the values, or the Status that
-refuses the question. At the end are the active faults. A line `===` begins another world.
+refuses the question. After `> ` a key and a value change the world, or it waits for seconds; `> log` shows
+what was logged since. At the end are the active faults. A line `===` begins another world.
 `scripts/test tests/provider --update` writes what is answered now.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.errors import PrometheusError, StatusError
+from adapter.errors import KubernetesError, NotSyncedError, PrometheusError, StatusError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import (
     HISTOGRAM,
@@ -143,12 +147,20 @@ def dropped(here: RulesWorld) -> list[float]:
     return [here.metric("fastpath_values_dropped_total", reason=reason) for reason in REASONS]
 
 
-async def ask(here: RulesWorld, text: str, names: tuple[str, ...]) -> Iterator[str]:
+def names_of(settings: dict[str, Any]) -> tuple[str, ...] | Exception:
+    names = settings.get("names", ())
+    if isinstance(names, str):
+        return NotSyncedError(names) if names == "pods" else KubernetesError(403, names, "no")
+    return tuple(names)
+
+
+async def ask(here: RulesWorld, text: str, settings: dict[str, Any]) -> Iterator[str]:
     """Return what becomes of a question, in lines."""
     asked = question(*text.removeprefix("scaler ").split(" ", 1))
     here.names.asked.clear()
     here.querier.asked.clear()
-    here.clock.advance(60)  # no answer is kept
+    here.clock.advance(0 if "keeps" in settings else 60)
+    names = tuple(settings.get("names", ()))
     before = dropped(here)
     try:
         scaler = text.startswith("scaler ")
@@ -163,31 +175,53 @@ async def ask(here: RulesWorld, text: str, names: tuple[str, ...]) -> Iterator[s
     return iter([*listed, *queries, *left_out, *(values or ["nothing"])])
 
 
-async def run(settings: dict[str, Any], lines: list[str]) -> Iterator[str]:
+def happen(here: RulesWorld, settings: dict[str, Any], text: str, log: pytest.LogCaptureFixture) -> list[str]:
+    """Let something change; return what is said of it."""
+    key, _, value = text.partition(" ")
+    if key == "wait":
+        here.clock.advance(float(value))
+    elif key == "log":
+        records, said = log.records, ("query", "error", "subject")
+        facts = [(record.message, vars(record).get("facts", {})) for record in records]
+        lines = [
+            [message, *(f"{name}={known[name]}" for name in said if name in known)]
+            for message, known in facts
+        ]
+        log.clear()
+        return [f"log {', '.join(line)}" for line in lines]
+    else:
+        settings[key] = yaml.safe_load(value)
+        here.names.names_or_error = names_of(settings)
+    return []
+
+
+async def run(settings: dict[str, Any], lines: list[str], log: pytest.LogCaptureFixture) -> Iterator[str]:
     said: list[str] = []
-    names = tuple(settings.get("names", ()))
+    log.clear()
     async with world(
         compile_text(rules_of(settings), CATALOGUE),
         lists={key: series(*each) for key, each in settings.get("series", {}).items()},
-        names=names,
+        names=names_of(settings),
         running=[LabeledObject(*each) for each in settings.get("pods", [])],
         nodes=[LabeledObject(*each) for each in settings.get("nodes", [])],
         resources=FakeResources(CATALOGUE),
     ) as here:
         here.querier.answer = lambda promql: outcome(settings, promql, here.clock.wall())
         for line in lines:
-            said += [line, *(await ask(here, line[2:], names) if line.startswith("? ") else ())]
+            said += [line, *(await ask(here, line[2:], settings) if line.startswith("? ") else ())]
+            said += happen(here, settings, line[2:], log) if line.startswith("> ") else []
         faults = sorted(here.faults.active().items())
         said += [f"fault {' '.join(key)}: {text}" for key, text in faults if "no-series" not in key]
     return iter(said)
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
-def test_transcript(path: Path, recorded: Recorded) -> None:
+def test_transcript(path: Path, recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     worlds = []
     for text in path.read_text().split("===\n"):
         settings, separator, expected = text.partition("---\n")
-        lines = [line for line in expected.splitlines() if line.startswith(("? ", "#"))]
-        said = asyncio.run(run(yaml.safe_load(settings), lines))
+        lines = [line for line in expected.splitlines() if line.startswith(("? ", "> ", "#"))]
+        said = asyncio.run(run(yaml.safe_load(settings), lines, caplog))
         worlds.append(settings + separator + "".join(f"{line}\n" for line in said))
     recorded(path, "===\n".join(worlds))

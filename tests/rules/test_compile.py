@@ -5,7 +5,6 @@ from adapter.errors import NamingError, TemplateError
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
-from adapter.rules.scrape.scraped_query import PodLabels
 from tests.support.answers import answers
 from tests.support.world import compile_rule, compile_text
 
@@ -67,50 +66,12 @@ def test_resource_rules() -> None:
         nodes.memory.metric_query(NODES).render(None, ["a"])
 
 
-def test_resource_rules_are_usable_as_a_whole() -> None:
-    assert compile_text("").resource is None
-    for change in (
-        ("cpu{<<", "cpu{<<<"),
-        ("containerQuery: memory", "nodeQuery: '<<'"),
-        ("kube_<<.Resource>>", "x"),
-    ):
-        ruleset, faults = faults_of(RESOURCE_RULES.replace(*change))
-        assert ruleset.resource is None
-        assert faults
-
-
 def test_a_resource_rule_that_names_no_label() -> None:
     rules = compile_text("resourceRules: {cpu: {}, memory: {}}").resource
     assert rules is not None
     assert rules.window == 0
     with pytest.raises(NamingError):
         rules.containers.cpu.metric_query(PODS)
-
-
-def test_faults_of_resource_rules_have_their_place() -> None:
-    _, faults = faults_of(
-        """
-resourceRules:
-  cpu: {containerQuery: '<<', resources: {overrides: {p: {resource: apps}}}}
-  memory: {nodeQuery: '<<end>>'}
-"""
-    )
-    assert [fault.partition(": expected")[0] for fault in faults] == [
-        "rules.yaml:3: resourceRules.cpu.resources.overrides.p: apps",
-        "rules.yaml:3: resourceRules.cpu.containerQuery: <<",
-        "rules.yaml:4: resourceRules.memory.nodeQuery: <<end>>",
-    ]
-
-
-def test_order_and_distinct_selectors() -> None:
-    ruleset = compile_text(
-        """
-rules: [{seriesQuery: b}, {seriesQuery: a}, {seriesQuery: b}]
-externalRules: [{seriesQuery: c}, {seriesQuery: a}]
-"""
-    )
-    assert ruleset.selectors() == ("b", "a", "c")
-    assert [rule.path for rule in ruleset.custom] == ["rules[0]", "rules[1]", "rules[2]"]
 
 
 def test_a_rule_that_is_written_as_before_is_the_same() -> None:
@@ -168,31 +129,6 @@ def test_separability_is_worked_out_once() -> None:
     assert rule.separability("pod", "namespace") != rule.separability("service", "namespace")
 
 
-SCRAPED = """
-  scrape: {port: metrics}
-  resources: {template: '<<.Resource>>'}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-"""
-
-
-def test_a_scraped_rule_has_a_query_for_one_pod() -> None:
-    rule = compile_rule(f"rules:\n- seriesQuery: a{SCRAPED}")
-
-    assert rule.scraped is not None
-    assert rule.scraped.pod == PodLabels("pod", "namespace")
-    assert rule.scraped.series_names("hits") == {"hits"}
-    assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").scraped is None
-
-
-def test_a_scraped_rule_needs_no_namespaces() -> None:
-    text = SCRAPED.replace("template: '<<.Resource>>'", "overrides: {p: {resource: pod}}")
-
-    rule = compile_rule(f"rules:\n- seriesQuery: a{text}")
-
-    assert rule.scraped is not None
-    assert rule.scraped.pod == PodLabels("p", "")
-
-
 @pytest.mark.parametrize(("section", "rule", "said"), answers("rules/compile", "cannot be scraped"))
 def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:
     ruleset, faults = faults_of(f"{section}:\n- seriesQuery: a{rule}")
@@ -205,23 +141,6 @@ ENDPOINTS = """
   scrape: {port: metrics, service: {namespace: queues, name: exporter}}
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 """
-PICKED = ENDPOINTS.replace(
-    "service: {namespace: queues, name: exporter}", "pods: {namespace: a, selector: b}"
-)
-
-
-@pytest.mark.parametrize(
-    "query",
-    ["depth", "depth{queue!=''}", "{__name__='depth'}", "{queue!='',__name__='depth'}", "  depth{}  "],
-)
-def test_an_external_rule_that_is_scraped_names_its_series(query: str) -> None:
-    rule = compile_rule(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
-
-    assert rule.named_series == "depth"
-    assert rule.scraped is not None
-    assert rule.scraped.pod is None
-    plain = compile_rule("externalRules: [{seriesQuery: a, metricsQuery: b}]")
-    assert (plain.scraped, plain.named_series) == (None, "")
 
 
 _NAMED = (
@@ -238,40 +157,10 @@ def test_one_that_names_no_series_is_left_out(query: str) -> None:
     assert faults == [f"rules.yaml:2: externalRules[0].seriesQuery: {query}: {_NAMED}"]
 
 
-def test_an_external_rule_with_a_query_that_cannot_be_evaluated_is_left_out() -> None:
-    text = f"externalRules:\n- seriesQuery: depth{ENDPOINTS.replace('sum(', 'stddev(')}"
-    query = "stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-    expected = "expected a query that scrape can evaluate: stddev is not one of sum, max, min, avg, count"
-
-    assert faults_of(text)[1] == [f"rules.yaml:4: externalRules[0].metricsQuery: {query}: {expected}"]
-
-
-def test_pods_have_no_job() -> None:
-    def faults(text: str) -> list[str]:
-        return faults_of(
-            f"externalRules:\n- seriesQuery: depth{text.replace('by (<<.GroupBy>>)', 'by (job)')}"
-        )[1]
-
-    assert faults(ENDPOINTS) == []
-    (fault,) = faults(PICKED)
-    assert fault.endswith("it groups or matches by job, which the scraped pods do not have")
-
-
 USAGES = """
 resourceRules:
   cpu: {scrape: {port: metrics}}
 """
-
-
-def test_usages_that_are_only_scraped() -> None:
-    ruleset = compile_text(USAGES)
-
-    assert ruleset.resource is None
-    assert ruleset.usage is not None
-    assert ruleset.usage.rule.path == "resourceRules.cpu.scrape"
-    cpu = ruleset.usage.rule.scraped
-    assert cpu is not None
-    assert (cpu.counts, cpu.series_names("")) == (True, frozenset({"process_cpu_seconds_total"}))
 
 
 def test_an_unchanged_usage_keeps_its_identity() -> None:
@@ -282,17 +171,3 @@ def test_an_unchanged_usage_keeps_its_identity() -> None:
     assert before.usage is not None
     assert after.usage is not None
     assert after.usage.rule is before.usage.rule
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("sum(x{<<.LabelMatchers>>})", "resourceRules.cpu.scrape.query: sum(x"),
-        ("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "expected the name of a series"),
-    ],
-)
-def test_a_usage_that_one_pod_cannot_answer_is_refused(query: str, said: str) -> None:
-    ruleset, (fault,) = faults_of(f"resourceRules: {{cpu: {{scrape: {{port: metrics, query: '{query}'}}}}}}")
-
-    assert ruleset.usage is None
-    assert said in fault

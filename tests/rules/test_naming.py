@@ -1,5 +1,5 @@
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -14,17 +14,18 @@ from adapter.rules.template.template import LabelTemplate
 from tests.support.answers import answers
 
 Reported = tuple[str, str, str]
+Filters = Sequence[tuple[str, bool]]
 
 
 def compile_namer(
-    matches: str = "", expansion: str = "", filters: tuple[tuple[str, bool], ...] = ()
+    matches: str = "", expansion: str = "", filters: Filters = ()
 ) -> tuple[MetricNamer | None, list[Reported]]:
     reports: list[Reported] = []
     namer = naming.compile_namer(filters, matches, expansion, lambda *report: reports.append(report))
     return namer, reports
 
 
-def namer(matches: str = "", expansion: str = "", filters: tuple[tuple[str, bool], ...] = ()) -> MetricNamer:
+def namer(matches: str = "", expansion: str = "", filters: Filters = ()) -> MetricNamer:
     made, reports = compile_namer(matches, expansion, filters)
     assert made is not None
     assert not reports
@@ -52,17 +53,8 @@ def test_a_legacy_name_is_taken(series: str) -> None:
     assert namer("", "").rejection(series) is None
 
 
-REJECTED = {
-    "matches": ("^container_", (), "node_load", "name.matches ^container_"),
-    "is": ("", (("^container_", True),), "node_load", "seriesFilters is ^container_"),
-    "isNot": ("", (("_total$", False),), "a_total", "seriesFilters isNot _total$"),
-    "second filter": ("", (("a", True), ("b", False)), "ab", "seriesFilters isNot b"),
-    "dollar is only the very end": ("a$", (), "a\n", "name.matches a$"),
-}
-
-
-@pytest.mark.parametrize(("matches", "filters", "series", "reason"), REJECTED.values(), ids=REJECTED)
-def test_rejection(matches: str, filters: tuple[tuple[str, bool], ...], series: str, reason: str) -> None:
+@pytest.mark.parametrize(("matches", "filters", "series", "reason"), answers("rules/naming", "rejected"))
+def test_rejection(matches: str, filters: Filters, series: str, reason: str) -> None:
     made = namer(matches, filters=filters)
     assert made.name(series) is None
     assert made.rejection(series) == reason
@@ -74,39 +66,15 @@ def test_filters_are_searched_anywhere() -> None:
     assert made.rejection("abc") is None
 
 
-FAULTS = {
-    "bad filter": ("", "", (("a", True), ("(", False)), [("seriesFilters[1].isNot", "(")]),
-    "bad filter of the other kind": ("", "", (("[", True),), [("seriesFilters[0].is", "[")]),
-    "bad matches": ("*", "", (), [("name.matches", "*")]),
-    "look-around does not exist": ("(?=a)", "", (), [("name.matches", "(?=a)")]),
-    "back references do not exist": (r"(a)\1", "", (), [("name.matches", r"(a)\1")]),
-    "two groups and no replacement": ("(a)(b)", "", (), [("name.as", "")]),
-    "all at once": ("(a", "", (("b(", True),), [("seriesFilters[0].is", "b("), ("name.matches", "(a")]),
-}
-
-
-@pytest.mark.parametrize(("matches", "expansion", "filters", "expected"), FAULTS.values(), ids=FAULTS)
-def test_faults(
-    matches: str, expansion: str, filters: tuple[tuple[str, bool], ...], expected: list[tuple[str, str]]
-) -> None:
+@pytest.mark.parametrize(("matches", "expansion", "filters", "expected"), answers("rules/naming", "faults"))
+def test_faults(matches: str, expansion: str, filters: Filters, expected: list[list[str]]) -> None:
     made, reports = compile_namer(matches, expansion, filters)
     assert made is None
-    assert [report[:2] for report in reports] == expected
+    assert [[*report[:2]] for report in reports] == expected
     assert all(report[2].startswith("expected a ") for report in reports)
 
 
-LIKE_GO = {
-    "a single byte": (r"a\C", r"invalid escape sequence: \C"),
-    "a name beyond ASCII": ("(?P<é>a)", "invalid name of a group: é"),
-    "a quoted escape is a text": (r"^\Q\C\E$", None),
-    "an escaped backslash before a C": (r"^\\C$", None),
-    "large, and Go takes it": (r"^\pL{500}$", None),
-    "too large for both": (r"\pL{1000}" * 50, "pattern too large"),
-    "too often repeated": (r"((a{100}){10}){10}", r"invalid repetition size: {10}"),
-}
-
-
-@pytest.mark.parametrize(("expression", "reason"), LIKE_GO.values(), ids=LIKE_GO)
+@pytest.mark.parametrize(("expression", "reason"), answers("rules/naming", "like Go"))
 def test_what_go_takes_and_re2_does_not_and_the_other_way_round(expression: str, reason: str | None) -> None:
     if reason is None:
         assert matchers.compile_expression(expression).pattern == expression
@@ -124,14 +92,7 @@ def test_the_reason_of_a_bad_expression_is_said() -> None:
         matchers.compile_expression("(a")
 
 
-MAY_GIVE = {
-    "fixed and equal": ("", "queue", "queue", True),
-    "fixed and different": ("", "queue", "other", False),
-    "from a group": ("^(.*)$", "", "other", True),
-}
-
-
-@pytest.mark.parametrize(("matches", "expansion", "metric", "expected"), MAY_GIVE.values(), ids=MAY_GIVE)
+@pytest.mark.parametrize(("matches", "expansion", "metric", "expected"), answers("rules/naming", "may give"))
 def test_may_give(matches: str, expansion: str, metric: str, expected: bool) -> None:  # noqa: FBT001 - a table's column
     assert namer(matches, expansion).may_give(metric) is expected
 

@@ -10,6 +10,7 @@ from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
 from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, last_samples, milli_of
+from tests.support.answers import answers
 from tests.support.world import compile_rule
 
 QUERY = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
@@ -23,63 +24,9 @@ def metric_query(template: str = QUERY, **parts: Any) -> MetricQuery:
     )
 
 
-RENDERED = {
-    "one object": (metric_query(), "web", ["a"], 'sum(hits{ns="web",pod="a"}) by (pod)'),
-    "several, in their order, twice where given twice, unescaped": (
-        metric_query(),
-        "web",
-        ["b.c", "a", "b.c"],
-        'sum(hits{ns="web",pod=~"b.c|a|b.c"}) by (pod)',
-    ),
-    "quotes and backslashes are those of Go": (
-        metric_query(),
-        "web",
-        ['a"\\\n\x7f'],
-        r'sum(hits{ns="web",pod="a\"\\\n\x7f"}) by (pod)',
-    ),
-    "selector first": (
-        metric_query(selector="z in (2,1),a=1"),
-        "web",
-        ["a"],
-        'sum(hits{a="1",z=~"1|2",ns="web",pod="a"}) by (pod)',
-    ),
-    "no namespace": (
-        metric_query(namespace_label="", object_label="node"),
-        None,
-        ["n"],
-        'sum(hits{node="n"}) by (node)',
-    ),
-    "neither namespace nor object": (
-        metric_query(namespace_label="", object_label="", selector="a=1"),
-        None,
-        [],
-        'sum(hits{a="1"}) by ()',
-    ),
-    "a namespaced question about a kind whose rule has a namespace label": (
-        metric_query(),
-        None,
-        ["a"],
-        'sum(hits{pod="a"}) by (pod)',
-    ),
-    "values by name": (
-        metric_query("<<.LabelValuesByName>><<.GroupBySlice>>"),
-        "web",
-        ["a", "b"],
-        "map[ns:web pod:a|b][pod]",
-    ),
-    "of two values for one label the last": (
-        metric_query("<<index .LabelValuesByName `ns`>>", selector="ns=x"),
-        "web",
-        ["a"],
-        "web",
-    ),
-    "newlines stay": (metric_query("a\n\nb"), "web", ["a"], "a\n\nb"),
-}
-
-
-@pytest.mark.parametrize(("query", "namespace", "names", "expected"), RENDERED.values(), ids=RENDERED)
-def test_render(query: MetricQuery, namespace: str | None, names: list[str], expected: str) -> None:
-    assert query.render(namespace, names) == expected
+@pytest.mark.parametrize(("parts", "namespace", "names", "expected"), answers("rules/query", "rendered"))
+def test_render(parts: dict[str, str], namespace: str | None, names: list[str], expected: str) -> None:
+    assert metric_query(**parts).render(namespace, names) == expected
 
 
 FAILING = {

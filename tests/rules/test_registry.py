@@ -3,8 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapter.model import steps
-from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.rules import registry
 from adapter.rules.registry import Registry, SeriesMemory
 from tests.support.world import compile_text
@@ -27,113 +26,7 @@ def remembered(*answers: Sequence[SeriesInfo]) -> SeriesMemory:
     return memory
 
 
-def build(text: str, catalogue: Catalogue = BUILTIN, **lists: list[SeriesInfo]) -> Registry:
-    memory: SeriesMemory = {}
-    for selector, answer in lists.items():
-        memory = registry.remember(memory, selector, answer)
-    return registry.build(compile_text(text, catalogue), memory, 1)
-
-
-def answers(built: Registry) -> dict[str, tuple[str, str]]:
-    """Return what answers each custom metric: the series and the rule."""
-    return {
-        f"{key.resource}/{key.metric}{'' if key.namespaced else '@root'}": (
-            entry.series,
-            entry.rule.config.path,
-        )
-        for key, entry in built.custom.items()
-    }
-
-
 TEMPLATE = "resources: {template: <<.Resource>>}"
-
-
-def test_every_resource_among_the_labels() -> None:
-    built = build(
-        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]",
-        s=[info("hits", "namespace", "pod", "service", "node", "le")],
-    )
-    assert answers(built) == {
-        "namespaces/hits@root": ("hits", "rules[0]"),
-        "nodes/hits@root": ("hits", "rules[0]"),
-        "pods/hits": ("hits", "rules[0]"),
-        "services/hits": ("hits", "rules[0]"),
-    }
-    assert [(str(each.resource), each.namespaced, each.metric) for each in built.listed] == [
-        ("namespaces", False, "hits"),
-        ("nodes", False, "hits"),
-        ("pods", True, "hits"),
-        ("services", True, "hits"),
-    ]
-
-
-def test_series_without_resource_or_name_are_listed_nowhere() -> None:
-    built = build(
-        f"rules: [{{seriesQuery: s, {TEMPLATE}, seriesFilters: [{{isNot: ^b}}]}}]",
-        s=[info("a", "le"), info("b", "pod")],
-    )
-    assert built.custom == {}
-    assert built.listed == ()
-
-
-def test_a_later_rule_wins() -> None:
-    built = build(
-        f"""
-rules:
-- {{seriesQuery: s, {TEMPLATE}, metricsQuery: one}}
-- {{seriesQuery: s, {TEMPLATE}, metricsQuery: two}}
-externalRules: [{{seriesQuery: s}}, {{seriesQuery: s}}]
-""",
-        s=[info("hits", "pod")],
-    )
-    assert answers(built) == {"pods/hits": ("hits", "rules[1]")}
-    assert built.external["hits"].rule.config.path == "externalRules[1]"
-    assert built.collisions == (
-        "pods/hits: served by rules[1], not by rules[0]",
-        "hits: served by externalRules[1], not by externalRules[0]",
-    )
-
-
-def test_of_several_series_names_the_last_wins() -> None:
-    rule = f"{{seriesQuery: s, {TEMPLATE}, name: {{as: fixed}}}}"
-    built = build(
-        f"rules: [{rule}]\nexternalRules: [{rule}]", s=[info("b", "pod"), info("a", "pod", count=7)]
-    )
-    assert answers(built) == {"pods/fixed": ("a", "rules[0]")}
-    assert built.custom[CustomMetricInfo(PODS, namespaced=True, metric="fixed")].series_count == 7
-    assert built.external["fixed"].series == "a"
-    assert built.collisions == (
-        "pods/fixed: rules[0] finds it in several series names and serves the last, such as a",
-        "fixed: externalRules[0] finds it in several series names and serves the last, such as a",
-    )
-
-
-def test_two_labels_for_one_resource_are_no_collision() -> None:
-    built = build(
-        "rules: [{seriesQuery: s, resources: {overrides: {pod: {resource: pod}, pod_name: {resource: "
-        "pod}}}}]",
-        s=[info("hits", "pod", "pod_name")],
-    )
-    assert answers(built) == {"pods/hits": ("hits", "rules[0]")}
-    assert built.collisions == ()
-
-
-def test_external_rules_filter() -> None:
-    built = build("externalRules: [{seriesQuery: s, seriesFilters: [{is: ^a}]}]", s=[info("a"), info("b")])
-    assert list(built.external) == ["a"]
-
-
-def test_a_selector_never_answered_gives_nothing() -> None:
-    assert build(f"rules: [{{seriesQuery: s, {TEMPLATE}}}]").custom == {}
-
-
-def test_cluster_scoped_custom_resources_keep_upstreams_form_and_get_their_own() -> None:
-    widget = APIResource("example.com", "v1", "widgets", "widget", "Widget", False, frozenset(), True)
-    built = build(
-        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", Catalogue([*BUILTIN, widget]), s=[info("hits", "widget")]
-    )
-    assert set(answers(built)) == {"widgets.example.com/hits", "widgets.example.com/hits@root"}
-    assert [(each.resource, each.namespaced) for each in built.listed] == [(WIDGETS, False)]
 
 
 # What is remembered between answers.
@@ -187,23 +80,6 @@ def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
     assert names(memory) == ["b", "a", "c"]
     assert labels(memory, "a") == {"pod", "service", "node"}
     assert memory["s"][1].series.count == 5
-
-
-def test_a_reserved_name_is_in_no_api() -> None:
-    rules = f"[{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: s, {TEMPLATE}, name: {{as: 'b'}}}}]"
-    text = f"rules: {rules}\nexternalRules: {rules}"
-    memory = remembered([info(name, "pod") for name in "abc"])
-    built = registry.build(compile_text(text), memory, 1, frozenset({"b"}))
-    assert [(str(each.resource), each.metric) for each in built.listed] == [("pods", "a"), ("pods", "c")]
-    assert {key.metric for key in built.custom} == set(built.external) == {"a", "c"}
-    assert built.refused == (
-        ("rules[0]", "b"),
-        ("rules[1]", "b"),
-        ("externalRules[0]", "b"),
-        ("externalRules[1]", "b"),
-    )
-    assert built.collisions == ()
-    assert registry.build(compile_text(text), memory, 1).refused == ()
 
 
 def test_very_many_metrics_are_put_together_in_steps() -> None:
@@ -268,18 +144,3 @@ def test_another_rule_of_usages_is_another_snapshot() -> None:
         for port in (1, 2)
     )
     assert not steps.run(registry.same(one, other))
-
-
-SCRAPED = (
-    "externalRules: [{seriesQuery: depth, metricsQuery: 'sum(<<.Series>>)', name: {as: waiting}, "
-    "scrape: {port: metrics, service: {namespace: a, name: b}}}]"
-)
-
-
-@pytest.mark.parametrize("lists", [{}, {"depth": [info("depth", "queue")]}], ids=["unseen", "seen"])
-def test_a_series_that_endpoints_are_scraped_for_exists_once_whether_prometheus_has_seen_it_or_not(
-    lists: dict[str, list[SeriesInfo]],
-) -> None:
-    built = build(SCRAPED, BUILTIN, **lists)
-    assert {name: entry.series for name, entry in built.external.items()} == {"waiting": "depth"}
-    assert built.collisions == ()

@@ -11,8 +11,7 @@ from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
 from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
-from adapter.scrape.targets import OwnUsage
-from tests.scrape.scenes import GAUGE, LABELS, A, B, read, reason, rules, scrape_at_once, scraping, target
+from tests.scrape.scenes import LABELS, A, B, read, rules, scrape_at_once, scraping, target
 from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import running
@@ -52,78 +51,6 @@ def span_of(here: RulesWorld, metric: str) -> float:
     return here.scraped.span_of(entry) / SECOND
 
 
-@pytest.mark.parametrize(
-    ("pod", "more", "address"),
-    [
-        pytest.param(A, "", ("10.0.0.1", 8080), id="running"),
-        pytest.param(A._replace(phase="Pending"), "", None, id="pending"),
-        pytest.param(A._replace(phase="Succeeded"), "", None, id="ended"),
-        pytest.param(A._replace(deleting=True), "", None, id="terminating"),
-        pytest.param(A._replace(ip=""), "", None, id="without address"),
-        pytest.param(A._replace(host_network=True), "", None, id="in the node's network"),
-        pytest.param(A._replace(host_network=True), "hostNetwork: true", ("10.0.0.1", 8080), id="allowed"),
-        pytest.param(A._replace(ports={"http": 80}), "", None, id="no such port"),
-        pytest.param(A._replace(ports={}), "port: 9100", ("10.0.0.1", 9100), id="a port by number"),
-    ],
-)
-async def test_which_pods_are_scraped(pod: FakePod, more: str, address: tuple[str, int] | None) -> None:
-    text = rules().replace("port: metrics", more) if "port:" in more else rules(more)
-    async with scraping(text) as here:
-        here.scraped.want("x", "shop", ["depth"], [pod])
-        await here.scrape()
-
-        expected = [] if address is None else [address]
-        assert [(endpoint.address, endpoint.port) for endpoint in here.reader.asked] == expected
-        assert here.metric("fastpath_scrape_targets") == len(expected)
-
-
-async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
-        text = "shop/a: no port is named metrics"
-        assert here.faults.active() == {("scrape", "rules[0]"): text}
-        (record,) = caplog.records
-        assert record.facts == {  # type: ignore[attr-defined]
-            "fault": "scrape",
-            "subject": "rules[0]",
-            "error": text,
-            "kind": "port",
-        }
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={"http": 80, "https": 443})])
-        here.clock.advance(61)
-        entry = here.scraped.entry_of("depth")
-        assert entry is not None
-        assert here.scraped.read(entry, "shop", ["a"], ()).fault == (
-            "a: no port is named metrics, only http, https"
-        )
-        here.problems.expire("scrape", "rules[0]")
-        assert here.faults.active().keys() == {("scrape", "rules[0]")}, "as long as it lasts"
-
-
-async def test_a_pod_that_cannot_be_asked_for_its_usage_is_no_fault() -> None:
-    """Every autoscaler on cpu asks its pods."""
-    async with scraping("resourceRules: {cpu: {scrape: {port: metrics}}}") as here:
-        here.reader.bodies[B.ip] = ScrapeError("unreachable", "connection refused")
-        here.scraped.want("x", "shop", [OwnUsage.CPU], [A._replace(ports={}), B])
-        await here.scrape()
-
-        assert [each.address for each in here.reader.asked] == [B.ip]
-        assert here.faults.active() == {}
-
-
-async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> None:
-    resources = "{template: <<.Resource>>}"
-    text = f"rules:\n- {{seriesQuery: gauges, resources: {resources}, metricsQuery: '{GAUGE}'}}\n"
-    async with scraping(text) as here:
-        here.scraped.want("x", "shop", ["depth", "unknown"], [A])
-        await here.scrape()
-
-        assert here.reader.asked == []
-        assert read_scraped(here.scraped, "shop", "depth", ["a"], EVERYTHING) is None
-        assert read_scraped(here.scraped, "shop", "unknown", ["a"], EVERYTHING) is None
-        assert here.scraped.entry_of("depth") is None
-
-
 async def test_the_span_that_a_value_speaks_for() -> None:
     async with scraping() as here:
         assert (
@@ -131,37 +58,6 @@ async def test_the_span_that_a_value_speaks_for() -> None:
             == here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="hits")]
         )
         assert (span_of(here, "depth"), span_of(here, "hits")) == (1, 6), "a window and an interval"
-
-
-async def test_two_rules_with_the_same_access_share_the_scrapes_of_a_pod() -> None:
-    async with scraping() as here:
-        here.reader.bodies["10.0.0.1"] = "depth 3\nhits 1"
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.scraped.want("y", "shop", ["hits"], [A])
-        for _ in range(6):
-            await step(here)
-
-        assert len(here.reader.asked) == 6
-        assert read(here, "depth").values["a"].value == 3
-        assert read(here, "hits").values["a"].value == 0
-
-
-async def test_what_no_owner_wants_is_not_scraped() -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth", "hits"], [A, B])
-        here.scraped.want("y", "shop", ["depth"], [B])
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await here.scrape()
-        assert [each.address for each in here.reader.asked] == ["10.0.0.1", "10.0.0.2"]
-
-        here.scraped.forget("x")
-        here.scraped.forget("x")
-        here.scraped.forget("never known")
-        here.reader.asked.clear()
-        await here.scrape()
-        assert [each.address for each in here.reader.asked] == ["10.0.0.2"]
-        assert read(here).values == {}
-        assert read(here).absent == {"b": -math.inf}
 
 
 async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
@@ -174,28 +70,6 @@ async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
 
         kept = (here.scraped._metrics, here.scraped._wants, here.scraped._placed, here.scraped._targets)
         assert kept == ({}, {}, {}, {})
-
-
-async def test_another_pod_under_the_same_name_starts_from_nothing() -> None:
-    async with scraping() as here:
-        here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.9": "depth 4"}
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await here.scrape()
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ip="10.0.0.9")])
-        assert read(here)[:3] == ({}, {"a": -math.inf}, {"a"})
-        await step(here)
-        assert read(here).values["a"].value == 4
-        assert here.metric("fastpath_scrape_targets") == 1
-
-
-async def test_a_pod_without_the_port_in_place_of_one_that_has_it_is_not_scraped() -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ip="10.0.0.9", ports={})])
-        await here.scrape()
-
-        assert here.reader.asked == []
-        assert here.metric("fastpath_scrape_targets") == 0
 
 
 async def test_other_rules_take_effect_with_the_next_scrape() -> None:
@@ -239,16 +113,6 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
 # --- values ---------------------------------------------------------------------------------------
 
 
-async def test_only_the_pods_asked_for() -> None:
-    async with scraping() as here:
-        await show(here, "depth 3", "depth 4")
-
-        assert read(here, "depth", "b", "c").values.keys() == {"b"}
-        other = read_scraped(here.scraped, "elsewhere", "depth", ["a", "b"], EVERYTHING)
-        assert other is not None
-        assert other[:3] == ({}, {}, set())
-
-
 async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once() -> None:
     async with scraping() as here:
         here.reader.bodies["10.0.0.1"] = 'depth{q="1"} 3\ndepth{q="2"} 4'
@@ -261,14 +125,6 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
         for number in range(100):
             assert read(here, selector=f"q!={number}5").values["a"].value == 7
         assert len(target(here, "shop", "a").answers) <= 64
-
-
-async def test_openmetrics() -> None:
-    async with scraping() as here:
-        here.reader.openmetrics = True
-        await show(here, "depth 3 1e3\n# EOF\n")
-
-        assert read(here)[:3] == ({}, {"a": 1000}, set()), "a sample from long ago is not a current one"
 
 
 async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
@@ -286,73 +142,6 @@ async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
 
 
 # --- failures -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (ScrapeError("timeout", "no answer in 1 s"), "timeout"),
-        ("depth one", "decode"),
-        ('depth{a="} 1', "decode"),
-        ('depth{1="2"} 1', "decode"),
-    ],
-)
-async def test_failures_are_counted_and_said_once_with_the_rule(
-    body: str | ScrapeError, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        here.reader.bodies = {"10.0.0.1": body, "10.0.0.2": body}
-        for _ in range(3):
-            await step(here)
-        assert here.metric("fastpath_scrapes_total", outcome=kind) == 6
-        assert [record.message for record in caplog.records] == ["pods cannot be scraped"]
-        assert here.faults.active().keys() == {("scrape", "rules[0]")}
-
-        here.reader.bodies = {"10.0.0.1": "depth 1", "10.0.0.2": "depth 2"}
-        await step(here, 61)
-        assert here.faults.active() == {}
-        assert here.metric("fastpath_scrapes_total", outcome="success") == 2
-
-
-@pytest.mark.parametrize(
-    ("ready", "ready_for", "is_fault"),
-    [("False", 600.0, False), (None, 600.0, False), ("True", 4.0, False), ("True", 6.0, True)],
-)
-async def test_a_pod_that_starts_may_refuse(
-    caplog: pytest.LogCaptureFixture, ready: str | None, ready_for: float, *, is_fault: bool
-) -> None:
-    async with scraping() as here:
-        since = round((here.clock.wall() - ready_for) * SECOND)
-        pod = A._replace(ready=ready, ready_since=since)
-        here.reader.bodies["10.0.0.1"] = ScrapeError("unreachable", "Connection refused")
-        here.scraped.want("x", "shop", ["depth"], [pod])
-        await step(here, 0.9)
-
-        entry = here.scraped.entry_of("depth")
-        assert entry is not None
-        answer = here.scraped.read(entry, "shop", ["a"], ())
-        assert answer.fault == ("a: 10.0.0.1:8080: Connection refused" if is_fault else "")
-        assert reason(here, "shop", "a") == "10.0.0.1:8080: Connection refused"
-        assert [record.facts["error"] for record in caplog.records] == (  # type: ignore[attr-defined]
-            ["shop/a: 10.0.0.1:8080: Connection refused"] if is_fault else []
-        )
-        assert here.faults.active() == (
-            {("scrape", "rules[0]"): "shop/a: Connection refused"} if is_fault else {}
-        )
-
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await step(here, 1.0)
-        assert here.scraped.read(entry, "shop", ["a"], ()).fault, "it is Ready now"
-
-
-async def test_a_pod_that_starts_has_no_excuse_for_a_body_that_cannot_be_read() -> None:
-    async with scraping() as here:
-        here.reader.bodies["10.0.0.1"] = "depth one"
-        here.scraped.want("x", "shop", ["depth"], [A._replace(ready="False")])
-        await step(here)
-
-        assert here.faults.active().keys() == {("scrape", "rules[0]")}
 
 
 async def test_intervals_and_windows_are_stretched_together() -> None:
@@ -388,16 +177,6 @@ def values_of(found: CustomAnswer) -> dict[str, int]:
     return {item.described.name: item.milli for item in found.items}
 
 
-async def test_the_api_answers_from_the_same_snapshot_and_does_not_ask_prometheus() -> None:
-    async with scraping(names=("a", "b")) as here:
-        await show(here, "depth 3", "depth 4.5")
-        here.clock.advance(0.5)
-        found = await ask(here)
-
-        assert values_of(found) == {"a": 3000, "b": 4500}
-        assert found.fresh_until == here.clock.monotonic(), "the next scrape is not to be waited for"
-
-
 @pytest.mark.parametrize(
     ("value", "became_ready", "served"),
     answers("scrape/cache", "the api leaves out a pod that took over load since"),
@@ -420,14 +199,6 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
 
         await step(here)
         assert values_of(await ask(here)) == {"a": 40_000, "b": value * 1000}
-
-
-async def test_nothing_scraped_is_an_answer_as_ever() -> None:
-    async with scraping(names=("a",), answer=lambda _: answer({"a": 7})) as here:
-        found = await ask(here)
-
-        assert values_of(found) == {"a": 7000}
-        assert found.fresh_until == here.clock.monotonic() + 0.9
 
 
 async def test_prometheus_that_is_slow_is_not_waited_for() -> None:

@@ -29,7 +29,7 @@ from tests.support.waiting import until
 FLOOD = 64 * 1024 * 1024
 PIECE = 256 * 1024
 LONGEST_STEP = 0.02  # seconds of processor time; a turn takes 2 ms, and a piece of 2 KiB that many at most
-ACCESS = Access("metrics", timeout=2.0, max_bytes=16 * 1024 * 1024, max_lines=1_000_000)
+ACCESS = Access("metrics", timeout=1.0, max_bytes=16 * 1024 * 1024, max_lines=1_000_000)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 ANSWER = OK + b"Content-Length: 4\r\n\r\nx 1\n"

@@ -183,8 +183,9 @@ class PrometheusServer(_Server):
         text = openmetrics.strip().removesuffix("# EOF").rstrip()
         source = self._directory / "samples.om"
         source.write_text(f"{text}\n# EOF\n")
-        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(source)]
-        command.append(str(self._directory / "tsdb"))
+        # promtool reads the whole file for each block, which lasts two hours by default
+        command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=240h"]
+        command += ["openmetrics", str(source), str(self._directory / "tsdb")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 

@@ -192,7 +192,7 @@ def render(folder: Path) -> Objects:
     done = subprocess.run([program, "kustomize", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr  # kustomize warns of fields that it will drop
-    return Objects(yaml.safe_load_all(done.stdout))
+    return Objects(yaml.load_all(done.stdout, yaml.CSafeLoader))
 
 
 def read_base() -> Objects:

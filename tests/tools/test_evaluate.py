@@ -130,13 +130,13 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
     assert process.returncode == 1
 
 
-class Terminal(io.StringIO):
+class TerminalScreen(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
 def test_a_terminal_gets_indented_json(tmp_path: Path) -> None:
-    with contextlib.redirect_stdout(Terminal()) as terminal:
+    with contextlib.redirect_stdout(TerminalScreen()) as terminal:
         assert cli.main(["evaluate", _write(tmp_path / "a.yaml", _YAML)]) == 0
     assert '\n  "desiredReplicas": 4,\n' in terminal.getvalue()
 

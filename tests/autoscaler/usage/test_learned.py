@@ -28,7 +28,7 @@ SOON = 5
 Learned = dict[str, LearnedUsage]
 
 
-class Known(NamedTuple):
+class StoredLedger(NamedTuple):
     """What a scaler has stored of a workload, and when (epoch seconds)."""
 
     text: str
@@ -38,19 +38,19 @@ class Known(NamedTuple):
         return decode_ledger(self.text).usages
 
 
-async def learn() -> Known:
+async def learn() -> StoredLedger:
     async with servers() as before:
         await before.run(LEARNING)
         assert before.condition() == (True, "Agrees")
         ledger = ReadyLedger("uid")
         ledger.usages.update(before.here.learned)
-        known = Known(encode_ledger(ledger), before.here.clock.wall())
+        known = StoredLedger(encode_ledger(ledger), before.here.clock.wall())
         assert known.usages() == before.here.learned
         return known
 
 
 @pytest.fixture(scope="module")
-def known() -> Known:
+def known() -> StoredLedger:
     return asyncio.run(learn())
 
 
@@ -87,7 +87,7 @@ async def seconds_to_count(after: Servers) -> int | None:
     return None
 
 
-async def test_after_a_hand_over_own_usage_counts_with_its_first_values(known: Known) -> None:
+async def test_after_a_hand_over_own_usage_counts_with_its_first_values(known: StoredLedger) -> None:
     async with successor(known.usages(), known.at + 20, steep=True) as after:
         seconds = await seconds_to_count(after)
 
@@ -97,7 +97,7 @@ async def test_after_a_hand_over_own_usage_counts_with_its_first_values(known: K
         assert after.reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
 
 
-async def test_without_it_the_comparison_begins_again(known: Known) -> None:
+async def test_without_it_the_comparison_begins_again(known: StoredLedger) -> None:
     async with successor({}, known.at + 20, steep=True) as after:
         assert await seconds_to_count(after) is None
 
@@ -113,7 +113,7 @@ async def test_after_a_change_of_the_spec_the_next_source_goes_on() -> None:
         assert reading.faster is not None
 
 
-async def test_it_is_of_the_pods_that_agreed(known: Known) -> None:
+async def test_it_is_of_the_pods_that_agreed(known: StoredLedger) -> None:
     others = {key: msgspec.structs.replace(each, pods={}) for key, each in known.usages().items()}
     async with successor(others, known.at + 20, steep=True) as after:
         assert await seconds_to_count(after) is None
@@ -130,13 +130,13 @@ async def test_it_is_of_the_pods_that_agreed(known: Known) -> None:
     ],
 )
 async def test_it_does_not_count_for_anything_else(
-    known: Known, later: float, metric: Mapping[str, Any] | None, more: str
+    known: StoredLedger, later: float, metric: Mapping[str, Any] | None, more: str
 ) -> None:
     async with successor(known.usages(), known.at + later, metric, more, steep=True) as after:
         assert await seconds_to_count(after) is None
 
 
-async def test_the_first_comparison_has_to_confirm_it(known: Known) -> None:
+async def test_the_first_comparison_has_to_confirm_it(known: StoredLedger) -> None:
     async with successor(known.usages(), known.at + 20) as after:
         after.shown = lambda _, cores: cores / 3  # the new version has three processes
         assert await seconds_to_count(after) is None  # a third of the usage raises nothing
@@ -148,7 +148,7 @@ async def test_the_first_comparison_has_to_confirm_it(known: Known) -> None:
         assert min(after.here.learned["cpu/"].ratios) > 2
 
 
-async def test_a_comparison_that_confirms_it_goes_on_with_it(known: Known) -> None:
+async def test_a_comparison_that_confirms_it_goes_on_with_it(known: StoredLedger) -> None:
     async with successor(known.usages(), known.at + 20) as after:
         await after.run(LEARNING)
         assert after.condition() == (True, "Agrees")
@@ -182,7 +182,7 @@ async def test_the_usages_of_a_few_metrics_are_kept() -> None:
         assert list(before.here.learned) == ["x/1", "x/2", "x/3", "cpu/"]
 
 
-async def test_what_a_comparison_does_not_show_any_more_is_forgotten(known: Known) -> None:
+async def test_what_a_comparison_does_not_show_any_more_is_forgotten(known: StoredLedger) -> None:
     async with successor(known.usages(), known.at + 20) as after:
         after.shown = lambda _, cores: cores / 3
         await after.run(30)

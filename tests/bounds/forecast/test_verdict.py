@@ -52,29 +52,9 @@ def test_shares_of_nothing_are_nothing() -> None:
     assert ReplayFigures(5.0, 5.0).extra_over(nothing) == 0
 
 
-@pytest.mark.parametrize(
-    ("figures", "refused"),
-    [
-        (candidate("day", 0.5, 0.1), ""),
-        (candidate("day", 0.19, 0.1), "it removes 19 % of the shortage, and minGain is 20 %"),
-        (candidate("day", -0.06, 0.3), "it removes -6 % of the shortage, and minGain is 20 %"),
-        (candidate("day", 0.5, 0.16), "it takes 16 % more pods, and maxExtra is 15 %"),
-        (
-            candidate("day", 0.5, 0.1, recent_gain=0.1),
-            "it removes 10 % of the shortage in the last 3 days, and minGain is 20 %",
-        ),
-        (
-            candidate("day", 0.5, 0.1, recent_extra=0.2),
-            "it takes 20 % more pods in the last 3 days, and maxExtra is 15 %",
-        ),
-        (
-            candidate("day", 0.5, 0.1, withheld=0.31),
-            "its floor is withheld 31 % of the time, and at most 20 % are accepted",
-        ),
-    ],
-)
-def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused: str) -> None:
-    made = decide(figures)
+@pytest.mark.parametrize(("figures", "refused"), answers("bounds/verdict", "refused"))
+def test_a_candidate_that_is_refused_says_why(figures: dict[str, float], refused: str) -> None:
+    made = decide(candidate("day", **figures))
     assert made.candidates[0].refused == refused
     assert made.chosen == ("" if refused else "day")
     assert (made.acting is None) == bool(refused)

@@ -59,39 +59,24 @@ def _example() -> JSON:
     return read.value
 
 
-HPA, AUTOSCALER = documents.TARGET_KINDS
-ACCEPTED: dict[str, JSON] = {
-    "the example": _example(),
-    "seconds": document({"from": "08:00:30", "to": "08:00:31"}),
-    "over midnight": document({"from": "22:00", "to": "06:00"}),
-    "the whole day": document({"from": "00:00", "to": "24:00"}),
-    "up to midnight with seconds": document({"from": "23:59:59", "to": "24:00:00"}),
-    "a day twice": document(DAILY | {"days": ["Mon", "Mon"]}),
-    "no floor": document(DAILY | {"maxReplicas": 0}),
-    "a floor of 0": document(DAILY | {"minReplicas": 0, "maxReplicas": 0}),
-    "names of cron": document(CRON | {"cron": "*/5 0-6,22 L,LW jan-MAR/2,12 mon-fri,5L,SUN#2,7"}),
-    "blanks in cron": document(CRON | {"cron": " 0\t22  * * * "}),
-    "zeros in cron": document(CRON | {"cron": "000 09 010 04 07"}),
-    "the longest": document(CRON | {"for": "744h"}),
-    "fractions that are whole": document(CRON | {"for": "1.5m0.5s500ms"}),
-    "29 February": document({"start": "2028-02-29T00:00", "end": "2028-02-29T24:00"}),
-    "a second": document({"start": "2026-11-27T23:59:59", "end": "2026-11-27T24:00"}),
-    "far years": document({"start": "1971-01-01T00:00", "end": "9998-12-31T24:00"}),
-    "no exceptions": excepting(),
-    "exceptions": excepting("2000-02-29", "0001-01-01", "9999-12-31"),
-    "one name for two kinds": document(
-        DAILY, targets=[{"kind": HPA, "name": "web"}, {"kind": AUTOSCALER, "name": "web"}]
-    ),
-    "as much as there may be": document(
-        *[DAILY] * documents.MOST_WINDOWS,
-        targets=[{"kind": HPA, "name": f"web-{number}"} for number in range(documents.MOST_TARGETS)],
-    ),
-    "as many exceptions as there may be": excepting(*["2026-12-25"] * documents.MOST_EXCEPTIONS),
+HPA = documents.TARGET_KINDS[0]
+MOST: dict[str, list[Any]] = {
+    "windows": [DAILY] * documents.MOST_WINDOWS,
+    "targets": [{"kind": HPA, "name": f"web-{number}"} for number in range(documents.MOST_TARGETS)],
+    "except": ["2026-12-25"] * documents.MOST_EXCEPTIONS,
 }
 
 
-@pytest.mark.parametrize("tree", ACCEPTED.values(), ids=list(ACCEPTED))
-def test_both_accept(tree: JSON) -> None:
+def test_both_accept_the_example_and_as_much_as_there_may_be() -> None:
+    most = document(*MOST["windows"], **{name: MOST[name] for name in ("targets", "except")})
+    for tree in (_example(), most):
+        assert _refused_by_program(tree) == []
+        assert _refused_by_schema(tree) == []
+
+
+@pytest.mark.parametrize(("windows", "spec"), answers("bounds/schedule_schema", "accepted"))
+def test_both_accept(windows: list[JSON], spec: JSON) -> None:
+    tree = document(*windows, **spec)
     assert _refused_by_program(tree) == []
     assert _refused_by_schema(tree) == []
 
@@ -125,33 +110,17 @@ def test_specs_that_both_refuse(spec: JSON, fault: str) -> None:
     assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)
 
 
-MORE_REFUSED: list[tuple[JSON, str]] = [
-    (document(*[DAILY] * 101), "is too long"),
-    (document(DAILY | {"name": "a"}, CRON | {"name": "a"}), "Duplicate value"),
-    (document(DAILY, targets=[{"kind": HPA, "name": "web"}] * 101), "is too long"),
-    (excepting(*["2026-12-25"] * 1001), "is too long"),
-    (excepting("2026-02-29"), "must be a date such as 2026-12-25"),
-    (excepting("0000-01-01"), "must be a date from the year 1 on"),
-    (document(DAILY | CRON), "needs one of: from and to, cron and for, start and end"),
-    (document({"from": "08:00", "for": "1h"}), "cron and for need each other"),
-    (document(SINGLE | {"days": ["Mon"]}), "days belong to a window with from and to"),
-    (document({"from": "08:00", "to": "08:00:00"}), "to must be another time than from"),
-    (document(SINGLE | {"end": "2026-11-26T24:00"}), "end must be after start"),
-    (document(SINGLE | {"start": "2027-02-29T00:00"}), "must be a local time without offset"),
-    (document({"start": "1970-01-01T00:00", "end": "1971-01-01T00:00"}), "of a year from 1971 to 9998"),
-    (document({"start": "9998-01-01T00:00", "end": "9999-01-01T00:00"}), "of a year from 1971 to 9998"),
-    (document(CRON | {"for": "745h"}), "must be from 1s to 744h"),
-    (document(CRON | {"for": "999ms"}), "must be from 1s to 744h"),
-    (document(CRON | {"for": "90s1ms"}), "must be whole seconds"),
-    (document(CRON | {"for": 3600}), "is not of type 'string'"),
-    (document(DAILY | {"minReplicas": 2**31}), "2147483648 is greater than the maximum"),
-    (document(DAILY | {"minReplicas": "1"}), "is not of type 'integer'"),
-    (document(DAILY | {"from": 800}), "is not of type 'string'"),
+TOO_MANY: list[tuple[list[JSON], JSON, str]] = [
+    ([*MOST["windows"], DAILY], {}, "is too long"),
+    *(([DAILY], {name: [*MOST[name], MOST[name][0]]}, "is too long") for name in ("targets", "except")),
 ]
 
 
-@pytest.mark.parametrize(("tree", "said"), MORE_REFUSED, ids=[said for _, said in MORE_REFUSED])
-def test_both_refuse(tree: JSON, said: str) -> None:
+@pytest.mark.parametrize(
+    ("windows", "spec", "said"), [*answers("bounds/schedule_schema", "refused"), *TOO_MANY]
+)
+def test_both_refuse(windows: list[JSON], spec: JSON, said: str) -> None:
+    tree = document(*windows, **spec)
     assert _refused_by_program(tree)
     assert said in "\n".join(_refused_by_schema(tree))
 
@@ -167,35 +136,22 @@ def test_required_fields(name: str) -> None:
     assert f"'{name}' is a required property" in "\n".join(_refused_by_schema(tree))
 
 
-ONLY_BY_THE_PROGRAM: dict[str, JSON] = {
-    "a duration with a microsecond": document(CRON | {"for": "90s1us"}),
-    "a zone that there is not": document(DAILY, zone="Europe/Bonn"),
-    "the zone of the machine": document(DAILY, zone="localtime"),
-    "zones with leap seconds": document(DAILY, zone="right/Europe/Berlin"),
-    "a range of cron that goes back": document(CRON | {"cron": "0 22 * * FRI-MON"}),
-    "a day that no month has": document(CRON | {"cron": "0 22 30 2 *"}),
-}
-"""What an API server stores and the program refuses: the status has the fault."""
-
-
-@pytest.mark.parametrize("tree", ONLY_BY_THE_PROGRAM.values(), ids=list(ONLY_BY_THE_PROGRAM))
-def test_documents_that_only_the_program_refuses(tree: JSON) -> None:
+@pytest.mark.parametrize(
+    ("windows", "spec"), answers("bounds/schedule_schema", "refused by the program alone")
+)
+def test_documents_that_only_the_program_refuses(windows: list[JSON], spec: JSON) -> None:
+    """An API server stores them, and the status has the fault."""
+    tree = document(*windows, **spec)
     assert _refused_by_program(tree)
     assert _refused_by_schema(tree) == []
 
 
-KNOWN_DIFFERENCES: dict[str, JSON] = {
-    "a name longer than any there can be": document(
-        DAILY, targets=[{"kind": "FastPathAutoscaler", "name": "x" * 254}]
-    ),
-    "a name of a window of more than 253 characters": document(DAILY | {"name": "x" * 254}),
-    "a duration of more than 32 characters": document(CRON | {"for": "1s" * 17}),
-}
-"""What the schema refuses and a file may have."""
-
-
-@pytest.mark.parametrize("tree", KNOWN_DIFFERENCES.values(), ids=list(KNOWN_DIFFERENCES))
-def test_known_differences(tree: JSON) -> None:
+@pytest.mark.parametrize(
+    ("windows", "spec"), answers("bounds/schedule_schema", "refused by the schema alone")
+)
+def test_known_differences(windows: list[JSON], spec: JSON) -> None:
+    """What the schema refuses and a file may have."""
+    tree = document(*windows, **spec)
     assert _refused_by_program(tree) == []
     assert _refused_by_schema(tree) != []
 

@@ -7,6 +7,7 @@ import pytest
 from adapter.errors import InputError
 from fastpath_forecast.simulate import load
 from fastpath_forecast.simulate.load import LoadSpan
+from tests.support.answers import answers
 
 
 def test_a_value_holds_until_the_next() -> None:
@@ -39,33 +40,17 @@ def test_a_load_that_is_all_gap() -> None:
     assert math.isnan(read.highest)
 
 
+LONG = [
+    ("9" * 200_000, "expected seconds,load: field larger than field limit (131072)"),
+    ("x" * 500, f"load: {'x' * 157}...: expected a number from 0 to 1e+15"),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "load.csv:1: expected the header seconds,load"),
-        ("time,load\n", "load.csv:1: time,load: expected the header seconds,load"),
-        ("seconds,load\n", "load.csv:2: expected at least one row such as 0,12.5"),
-        ("seconds,load\n0,1\n5,2\n3,2\n", "load.csv:4: seconds: 3: expected more than 5: seconds increase"),
-        ("seconds,load\n0,1\n0,2\n", "load.csv:3: seconds: 0: expected more than 0: seconds increase"),
-        ("seconds,load\n0,-1\n", "load.csv:2: load: -1: expected a number from 0 to 1e+15"),
-        ("seconds,load\n0,nan\n", "load.csv:2: load: nan: expected a number from 0 to 1e+15"),
-        ("seconds,load\n0,many\n", "load.csv:2: load: many: expected a number from 0 to 1e+15"),
-        ("seconds,load\n7,1\n", "load.csv:2: seconds: 7: expected 0, the start"),
-        (
-            "seconds,load\n-1,1\n",
-            "load.csv:2: seconds: -1: expected seconds since the start, from 0 to 31622400",
-        ),
-        ("seconds,load\n0,1,2\n", "load.csv:2: 0,1,2: expected two columns: seconds and load"),
-        ("seconds,load\n0,1_0\n", "load.csv:2: load: 1_0: expected a number from 0 to 1e+15"),
-        ('seconds,load\n0,1\n5,"2\n6,3\n', "load.csv:4: expected seconds,load: unexpected end of data"),
-        (
-            f"seconds,load\n0,{'9' * 200_000}\n",
-            "load.csv:2: expected seconds,load: field larger than field limit (131072)",
-        ),
-        (
-            f"seconds,load\n0,{'x' * 500}\n",
-            f"load.csv:2: load: {'x' * 157}...: expected a number from 0 to 1e+15",
-        ),
+        *answers("forecast/load", "refused"),
+        *((f"seconds,load\n0,{value}\n", f"load.csv:2: {message}") for value, message in LONG),
     ],
 )
 def test_bad_files(text: str, message: str) -> None:
