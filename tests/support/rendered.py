@@ -8,7 +8,6 @@ import functools
 import json
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -169,9 +168,7 @@ def covers(rule: JSON, want: Want) -> bool:
 def kubectl_version() -> tuple[int, int]:
     """Return kubectl's version; the test is skipped where there is no kubectl."""
     program = tools.require("kubectl", "kubernetes-client")
-    done = subprocess.run(
-        [program, "version", "--client", "--output=json"], capture_output=True, text=True, check=True
-    )
+    done = tools.call(program, "version", "--client", "--output=json")
     found = re.match(r"v(\d+)\.(\d+)", json.loads(done.stdout)["clientVersion"]["gitVersion"])
     assert found is not None
     return int(found[1]), int(found[2])
@@ -189,7 +186,7 @@ def render(folder: Path) -> Objects:
             f"kubectl {written} has no kustomize v5 (1.27 does): only the plain files of manifests/base are "
             "checked"
         )
-    done = subprocess.run([program, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    done = tools.call(program, "kustomize", folder)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr  # kustomize warns of fields that it will drop
     return Objects(yaml.load_all(done.stdout, yaml.CSafeLoader))
