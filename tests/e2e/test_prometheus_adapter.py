@@ -1,7 +1,6 @@
 """The verbs where a real prometheus-adapter serves the custom metrics, and Fastpath is not installed."""
 
 import asyncio
-import base64
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ import pytest
 
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.support import tools
+from tests.support.objects import api_service, local_service
 from tests.support.verbs import Verb
 from tests.world.aggregation import apply
 from tests.world.workloads import level
@@ -50,27 +50,9 @@ async def registered(fronted: Fronted, url: str, folder: Path) -> AsyncIterator[
             stderr=log,
         )
     metadata = {"name": "prometheus-adapter", "namespace": cluster.namespace}
-    bundle = base64.b64encode(backend.authority.file.read_bytes()).decode()
-    spec = {
-        "group": "custom.metrics.k8s.io",
-        "version": "v1beta1",
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "caBundle": bundle,
-        "service": metadata | {"port": port},
-    }
-    local = {"type": "ExternalName", "externalName": "localhost"}
+    registration = api_service(NAME, metadata | {"port": port}, backend.authority.file.read_bytes())
     try:
-        await apply(
-            cluster,
-            {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": local},
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": {"name": NAME},
-                "spec": spec,
-            },
-        )
+        await apply(cluster, local_service(**metadata), registration)
         await backend.wait_available(cluster, [NAME])
         yield
     finally:

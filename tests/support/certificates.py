@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tests.support.objects import plain
+
 CLIENT_AUTH, SERVER_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 ANY_USE = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
 DAY = timedelta(days=1)
@@ -154,12 +156,7 @@ def config_map(front_proxy: str = "", clients: str = "", **entries: object) -> d
 
 def config_map_object(entries: dict[str, str]) -> dict[str, Any]:
     """Return the whole ConfigMap for a sandbox cluster."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": "kube-system"},
-        "data": entries,
-    }
+    return plain("ConfigMap", NAME, "kube-system", data=entries)
 
 
 def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.support import tools
+from tests.support.objects import api_service, plain
 
 ROOT = Path(__file__).parent.parent.parent
 MANIFESTS = ROOT / "manifests"
@@ -208,12 +209,8 @@ def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
         else:
             yield from yaml.safe_load_all((base / name).read_text())
     for generator in kustomization.get("configMapGenerator", ()):
-        yield {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": generator["name"], "namespace": generator["namespace"]},
-            "data": {name: (base / name).read_text() for name in generator["files"]},
-        }
+        data = {name: (base / name).read_text() for name in generator["files"]}
+        yield plain("ConfigMap", generator["name"], generator["namespace"], data=data)
 
 
 def write_overlay(
@@ -275,17 +272,6 @@ def blocks(page: str, info: str) -> list[str]:
 
 def prometheus_adapter_registration(name: str, port: int = 443) -> JSON:
     """Return an APIService as the chart of prometheus-adapter has it."""
-    version, _, group = name.partition(".")
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "service": {"namespace": "monitoring", "name": "prometheus-adapter", "port": port},
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        },
-    }
+    made = api_service(name, {"namespace": "monitoring", "name": "prometheus-adapter", "port": port})
+    made["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    return made
