@@ -28,6 +28,7 @@ from fastpath_sandbox.listener import Listener
 from tests.e2e import busy
 from tests.support import tools
 from tests.support.objects import api_service, local_service
+from tests.support.waiting import running
 from tests.world import controllers, watching
 from tests.world.clusters import Document
 from tests.world.workloads import Workload, handshake, level
@@ -173,18 +174,11 @@ class Nodes:
     async def running(self) -> AsyncIterator[None]:
         """Run what becomes a pod until the block ends."""
         async with self.metrics:
-            tasks = [
-                asyncio.create_task(watching.follow(self._session, self._path, self._saw), name="pods"),
-                asyncio.create_task(self._start_pods(), name="kubelets"),
-            ]
+            pods = watching.follow(self._session, self._path, self._saw)
             try:
-                yield
-                failed = [each.exception() for each in tasks if each.done()]
-                assert failed == []
+                async with running(pods, self._start_pods()):
+                    yield
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 ended = [self._end(name) for name in list(self._pods)]
                 await asyncio.gather(*(process.wait() for process in ended))
 

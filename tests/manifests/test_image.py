@@ -32,6 +32,7 @@ from tests.manifests.containers import Confined, Engine, Image, Pod
 from tests.support import adapter as support
 from tests.support import rendered, tools
 from tests.support.kubectl import TOKEN
+from tests.support.objects import plain
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.rendered import JSON, Objects
@@ -261,8 +262,7 @@ async def world(
     async with Cluster(tls=authority.server_context(), tokens=tokens) as cluster:
         support.admit(cluster)
         for pod in PODS:
-            metadata = {"name": pod, "namespace": "shop", "labels": {"app": "web"}}
-            cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+            cluster.create(plain("Pod", pod, "shop", {"app": "web"}))
         yield PodSurroundings(cluster, prometheus, account)
 
 
@@ -388,7 +388,7 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
         f"--health-probe-bind-address=:{health}",
         "--local-address=",
     ]
-    world.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
+    world.cluster.create(plain("Namespace", "monitoring"))
     world.cluster.create(crd.definition())
     arguments = [*objects.container["args"], *own]
     pod = Pod(files, world.environment(), arguments, command=objects.container["command"])

@@ -62,17 +62,7 @@ async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter
 
 
 def wants(world: World, user: str) -> Iterator[Want]:
-    for request in world.sandbox.requests:
-        if request.user != user or request.user_agent != "fastpath-adapter":
-            continue
-        if not request.verb:
-            yield Want(request.method.lower(), path=request.path)
-            continue
-        parts = request.path.strip("/").split("/")
-        field, _, name = request.query.get("fieldSelector", "").partition("=")
-        narrowed = name if field == "metadata.name" else ""
-        group = parts[1] if parts[0] == "apis" else ""
-        yield Want(request.verb, group, request.resource, request.namespace, request.name or narrowed)
+    return rendered.wants(request for request in world.sandbox.requests if request.user == user)
 
 
 async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world: World) -> None:

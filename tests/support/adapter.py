@@ -5,7 +5,6 @@ Both are on a sandbox cluster, or any other that can be pointed at, and a Promet
 
 import asyncio
 import contextlib
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -49,6 +48,11 @@ class DecodedAnswer(NamedTuple):
         return {item["describedObject"]["name"]: item["value"] for item in self.body["items"]}
 
 
+async def decoded(response: aiohttp.ClientResponse) -> DecodedAnswer:
+    is_json = response.content_type == "application/json"
+    return DecodedAnswer(response.status, await response.json() if is_json else await response.text())
+
+
 class RunningAdapter:
     """Talks to a running adapter: with `headers`, over TLS as `context` says. `url` is where it listens."""
 
@@ -62,9 +66,7 @@ class RunningAdapter:
 
     async def get(self, path: str) -> DecodedAnswer:
         async with self._session.get(f"{self.url}{path}", ssl=self.context, headers=self.headers) as response:
-            text = await response.text()
-            is_json = response.content_type == "application/json"
-            return DecodedAnswer(response.status, json.loads(text) if is_json else text)
+            return await decoded(response)
 
     async def pods(self, namespace: str, metric: str, selector: str = "") -> DecodedAnswer:
         """Ask as an autoscaler does for a Pods metric."""
@@ -108,10 +110,9 @@ class RunningScaler:
         """Return the same scaler, asked at another port."""
         return RunningScaler(self.session, port, self.stop, self._run)
 
-    async def get(self, path: str) -> tuple[int, Any]:
+    async def get(self, path: str) -> DecodedAnswer:
         async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
-            is_json = response.content_type == "application/json"
-            return response.status, await response.json() if is_json else await response.text()
+            return await decoded(response)
 
     async def shows(self, words: str, path: str = "/metrics") -> None:
         """Wait until a page holds the words."""

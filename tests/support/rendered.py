@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from adapter.config.options import SERVE, Options
+from fastpath_sandbox.apiserver.requests import Request
 from tests.support import tools
 from tests.support.objects import api_service, plain
 
@@ -81,6 +83,13 @@ class Objects:
         found: JSON = container
         return found
 
+    @property
+    def options(self) -> Options:
+        """Return what the arguments of the only Deployment mean; none is without effect."""
+        options, notices = SERVE.parse(self.container["args"])
+        assert notices == ()
+        return options
+
 
 class Want(NamedTuple):
     """What someone wants to do.
@@ -94,6 +103,21 @@ class Want(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
+
+
+def wants(requests: Iterable[Request]) -> Iterator[Want]:
+    """Yield what the adapter wanted to do with these requests of a sandbox."""
+    for request in requests:
+        if request.user_agent != "fastpath-adapter":
+            continue
+        if not request.verb:
+            yield Want(request.method.lower(), path=request.path)
+            continue
+        parts = request.path.strip("/").split("/")
+        group = parts[1] if parts[0] == "apis" else ""
+        field, _, name = request.query.get("fieldSelector", "").partition("=")
+        narrowed = name if field == "metadata.name" else ""
+        yield Want(request.verb, group, request.resource, request.namespace, request.name or narrowed)
 
 
 class Rights:
