@@ -18,6 +18,7 @@ import yaml
 from fastpath_tools import certs
 from tests.docs.shell import PageShell
 from tests.e2e.conftest import REAL_ONLY, Fronted
+from tests.e2e.test_prometheus_adapter import VARIABLE, real_adapter
 from tests.support import rendered, tools
 from tests.support.adapter import RunningAdapter
 from tests.support.objects import local_service, plain, role_of
@@ -27,7 +28,6 @@ from tests.support.waiting import running
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.world import QUEUE, World
 
-PROGRAM = os.environ.get("PROMETHEUS_ADAPTER", "")
 GUIDES = ROOT / "docs" / "guides"
 MIGRATION, UNINSTALL = (
     (GUIDES / name).read_text() for name in ("migrate-from-prometheus-adapter.md", "uninstall.md")
@@ -70,32 +70,6 @@ class ConditionWatch:
                     self.faults.add(f"{name}: {condition.message}")
             self.looks += 1
             await asyncio.sleep(0.1)
-
-
-@contextlib.asynccontextmanager
-async def real_adapter(cluster: ClusterUnderTest, prometheus: str, directory: Path) -> AsyncIterator[int]:
-    """Run prometheus-adapter; yields its port."""
-    port = tools.free_port()
-    kubeconfig = cluster.admin_kubeconfig
-    users = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
-    log = (directory / "prometheus-adapter.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        PROGRAM,
-        f"--config={directory / 'rules.yaml'}",
-        f"--prometheus-url={prometheus}",
-        f"--secure-port={port}",
-        f"--cert-dir={directory / 'prometheus-adapter'}",
-        "--metrics-relist-interval=5s",
-        *users,
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        yield port
-    finally:
-        process.terminate()
-        await process.wait()
-        log.close()
 
 
 @contextlib.asynccontextmanager
@@ -159,8 +133,8 @@ async def test_there_and_back_and_removed(tmp_path: Path, own_fronted: Fronted, 
     await world.create()
     async with contextlib.AsyncExitStack() as stack:
         old = (
-            real_adapter(cluster, prometheus, tmp_path)
-            if PROGRAM
+            real_adapter(cluster, prometheus, tmp_path, f"--cert-dir={tmp_path / 'theirs'}")
+            if VARIABLE in os.environ
             else stand_in(cluster, prometheus, backend.authority)
         )
         port = await stack.enter_async_context(old)

@@ -166,7 +166,7 @@ class SliceWorld:
         self._version = 0
         self._shown: dict[tuple[int, str], WatchEvent[Any] | None] = {}
         """The events of changes by version and name of scalers, None where no watch has one."""
-        self._watches: list[LateWatch] = []
+        self.watches: list[LateWatch] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -245,7 +245,7 @@ class SliceWorld:
             self.leases[name] = document
         change = LeaseChange(self.now, self._version, name, before, document)
         self.log.append(change)
-        for watch in self._watches:
+        for watch in self.watches:
             watch.report(change)
         return document
 
@@ -318,7 +318,7 @@ class SliceWorld:
         self.end_watches()
 
     def end_watches(self) -> None:
-        for watch in self._watches:
+        for watch in self.watches:
             watch.end()
 
     def show(self, change: LeaseChange, source: ListWatch[Any], name: str) -> WatchEvent[Any] | None:
@@ -336,12 +336,6 @@ class SliceWorld:
                 event = cast("WatchEvent[Any]", source.codec.decode_event(content))
             self._shown[change.version, name] = event
         return self._shown[change.version, name]
-
-    def watch(self, watch: "LateWatch") -> None:
-        self._watches.append(watch)
-
-    def unwatch(self, watch: "LateWatch") -> None:
-        self._watches.remove(watch)
 
     # -- processes -------------------------------------------------------------------------------------------
 
@@ -378,7 +372,7 @@ class SliceWorld:
 
     def close(self) -> None:
         """End all processes without a trace: what they still want to do has no effect."""
-        self._watches.clear()
+        self.watches.clear()
         self.writers.clear()
         for process in self.processes:
             process.close()
@@ -515,7 +509,7 @@ class Process:
         self.mode, self.stalled, self.lag = "good", False, lambda: 0.01
 
     def cut_watches(self) -> None:
-        for watch in list(self.world._watches):
+        for watch in list(self.world.watches):
             if watch.process is self:
                 watch.end()
 
@@ -597,14 +591,14 @@ class _Client:
                 raise KubernetesError(410, "Expired", "too old")
             for change in world.log[int(resource_version) :]:
                 watch.report(change)
-            world.watch(watch)
+            world.watches.append(watch)
 
         await self._call("watch", 10, begin)
         try:
             yield watch.events(silence)
         finally:
-            if watch in world._watches:
-                world.unwatch(watch)
+            if watch in world.watches:
+                world.watches.remove(watch)
 
     async def _call(self, verb: str, seconds: float, act: Callable[[], _T], path: str = "") -> _T:
         process, world, dice = self._process, self._process.world, self._process.world.dice
@@ -630,7 +624,8 @@ class _Client:
             world.after(there, land)
         if seconds == math.inf:
             return cast("_T", await future)
-        timer = process.loop.call_later(seconds, _give_up, future)
+        late = KubernetesError(0, "Timeout", "no answer")
+        timer = process.loop.call_later(seconds, _settle, future, None, late)
         try:
             return cast("_T", await future)
         finally:
@@ -646,10 +641,6 @@ def _try(act: Callable[[], object]) -> tuple[object, KubernetesError | None]:
         return act(), None
     except KubernetesError as error:
         return None, error
-
-
-def _give_up(future: asyncio.Future[Any]) -> None:
-    _settle(future, None, KubernetesError(0, "Timeout", "no answer"))
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: KubernetesError | None) -> None:
