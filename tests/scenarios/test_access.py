@@ -96,7 +96,7 @@ class CertifiedCaller:
         """Return the answer; of a handshake that fails status 0."""
         try:
             async with self._session.get(f"{self._url}{path}", headers=headers) as response:
-                return await support.decoded(response)
+                return await DecodedAnswer.of(response)
         except aiohttp.ClientError:
             return DecodedAnswer(0, None)
 

@@ -102,7 +102,18 @@ class Signer:
             builder = builder.add_extension(
                 x509.BasicConstraints(ca=is_authority, path_length=None), critical=True
             )
-        builder = builder.add_extension(_usage(may_sign=may_sign), critical=True)
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=True,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=may_sign,
+            crl_sign=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
         builder = builder.add_extension(self.identifier, critical=False)
         builder = builder.add_extension(_issued_by(issuer.identifier), critical=False)
         if uses:
@@ -185,18 +196,4 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now + lifetime[0])
         .not_valid_after(now + lifetime[1])
-    )
-
-
-def _usage(*, may_sign: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=True,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=may_sign,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
     )

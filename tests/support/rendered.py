@@ -104,20 +104,16 @@ class Want(NamedTuple):
     name: str = ""
     path: str = ""
 
-
-def wants(requests: Iterable[Request]) -> Iterator[Want]:
-    """Yield what the adapter wanted to do with these requests of a sandbox."""
-    for request in requests:
-        if request.user_agent != "fastpath-adapter":
-            continue
+    @classmethod
+    def of(cls, request: Request) -> "Want":
+        """Return what a request to a sandbox wanted to do."""
         if not request.verb:
-            yield Want(request.method.lower(), path=request.path)
-            continue
+            return cls(request.method.lower(), path=request.path)
         parts = request.path.strip("/").split("/")
         group = parts[1] if parts[0] == "apis" else ""
         field, _, name = request.query.get("fieldSelector", "").partition("=")
         narrowed = name if field == "metadata.name" else ""
-        yield Want(request.verb, group, request.resource, request.namespace, request.name or narrowed)
+        return cls(request.verb, group, request.resource, request.namespace, request.name or narrowed)
 
 
 class Rights:

@@ -16,7 +16,8 @@ import random
 from asyncio import events
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
@@ -52,11 +53,6 @@ Document = dict[str, Any]
 Prepare = Callable[[], Awaitable[None]]
 
 
-class _NoSelector:
-    def select(self, _timeout: float | None) -> list[Any]:
-        return []
-
-
 class _Task(asyncio.Task[_T]):
     """A task with the same place in a set in each run, so that all happens in the same order."""
 
@@ -83,7 +79,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
     def __init__(self, process: "Process") -> None:
         super().__init__()
         self._process = process
-        self._selector = _NoSelector()
+        self._selector = SimpleNamespace(select=lambda _timeout: [])
         self.set_exception_handler(lambda _loop, _context: None)
         self.set_task_factory(lambda loop, work, **options: _Task(work, loop=loop, **options))
 
@@ -615,7 +611,13 @@ class _Client:
         def land() -> None:
             faults = world.lock_faults if f"/{installation_lock.NAMESPACE}/" in path else {}
             status = 503 if mode == "error" else world.faults.get(verb, faults.get(verb, 0))
-            done = _try(functools.partial(_refuse, status) if status else act)
+            done: tuple[object, KubernetesError | None]
+            done = None, KubernetesError(status, "Refused", "refused")
+            if not status:
+                try:
+                    done = act(), None
+                except KubernetesError as error:
+                    done = None, error
             settle = functools.partial(_settle, future, *done)
             if mode != "deaf" and status != HANGS:
                 world.after(back, settle)
@@ -630,17 +632,6 @@ class _Client:
             return cast("_T", await future)
         finally:
             timer.cancel()
-
-
-def _refuse(status: int) -> NoReturn:
-    raise KubernetesError(status, "Refused", "refused")
-
-
-def _try(act: Callable[[], object]) -> tuple[object, KubernetesError | None]:
-    try:
-        return act(), None
-    except KubernetesError as error:
-        return None, error
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: KubernetesError | None) -> None:

@@ -25,7 +25,7 @@ from yarl import URL
 from adapter.model.autoscaling import boost as model
 from fastpath_sandbox.listener import Listener
 from tests.support import tools
-from tests.support.adapter import DecodedAnswer, Reachable, decoded
+from tests.support.adapter import DecodedAnswer, Reachable
 from tests.support.processor import limited
 from tests.world.scalewrites import Audit, Place
 from tests.world.workloads import CLOCK, HOME, RATIOS
@@ -120,7 +120,7 @@ class Fastpath:
         """Return status and content of a page for which no right is needed."""
         url = f"{self._scheme}://127.0.0.1:{self.port}{path}"
         async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as response:
-            return await decoded(response)
+            return await DecodedAnswer.of(response)
 
     async def end(self, by: signal.Signals = signal.SIGTERM) -> None:
         """End it and wait for that; nothing happens when it does not run."""
