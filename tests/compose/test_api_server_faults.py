@@ -235,10 +235,7 @@ class ScalerUnderFaults:
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator["ScalerUnderFaults"]:
         caches, scaling = self.scaler.tasks()
-        async with contextlib.AsyncExitStack() as stack:
-            for task in caches.values():
-                await stack.enter_async_context(running(task))
-            await stack.enter_async_context(running(scaling))
+        async with running(*caches.values(), scaling):
             yield self
 
     def decisions(self) -> float:

@@ -18,8 +18,6 @@ HOOKS = [
     for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     for hook in repo["hooks"]
 ]
-
-
 RELEASE = GITHUB / "workflows" / "release.yml"
 """The workflow that publishes: tests/project/test_release.py looks at its rights."""
 
@@ -79,13 +77,8 @@ def test_issue_forms_are_valid(path: Path) -> None:
     assert form["name"]
     assert form["description"]
     fields = [field for field in form["body"] if field["type"] != "markdown"]
-    assert {field["type"] for field in form["body"]} <= {
-        "markdown",
-        "textarea",
-        "input",
-        "dropdown",
-        "checkboxes",
-    }
+    known = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
+    assert {field["type"] for field in form["body"]} <= known
     assert len({field["id"] for field in fields}) == len(fields) > 0
     assert all(field["attributes"]["label"] for field in fields)
 

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from adapter.config import rules_file
-from adapter.config.options import SERVE
 from adapter.model import apiservices
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
@@ -66,15 +65,13 @@ def overlay(tmp_path: Path) -> Path:
 
 def test_the_kustomization_of_the_page(overlay: Path) -> None:
     objects = rendered.render(overlay)
-    options, notices = SERVE.parse(objects.container["args"])
-    assert notices == ()
-    assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
+    assert objects.options.prometheus_url == "http://prometheus.monitoring.svc:9090"
     assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
     assert objects.one("ConfigMap", "fastpath-rules")["data"] == {"rules.yaml": RULES}
     authority = objects.one("Secret")["data"]["ca.crt"]
     assert {each["spec"]["caBundle"] for each in objects.all("APIService")} == {authority}
     registered = {each["metadata"]["name"] for each in objects.all("APIService")}
-    assert registered == set(apiservices.names_of(options.serve_groups))
+    assert registered == set(apiservices.names_of(objects.options.serve_groups))
 
 
 def with_components(overlay: Path, *components: str) -> rendered.Objects:
@@ -90,8 +87,7 @@ def with_components(overlay: Path, *components: str) -> rendered.Objects:
 def test_the_patch_of_the_page_reaches_the_arguments_of_both_deployments(overlay: Path) -> None:
     objects = with_components(overlay, "../manifests/components/scaler")
     for name in ("fastpath", "fastpath-scaler"):
-        options, _ = SERVE.parse(objects.of(name).container["args"])
-        assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
+        assert objects.of(name).options.prometheus_url == "http://prometheus.monitoring.svc:9090"
         assert objects.of(name).container["image"] == "registry.example.com/fastpath:0.1.0"
 
 
@@ -114,11 +110,10 @@ def test_cpu_and_memory(overlay: Path) -> None:
     path = overlay / "kustomization.yaml"
     path.write_text(path.read_text().replace("  - certs #", f"{lines}  - certs #"))
     objects = rendered.render(overlay)
-    options, _ = SERVE.parse(objects.container["args"])
-    assert "metrics.k8s.io" in options.serve_groups
-    assert {each["metadata"]["name"] for each in objects.all("APIService")} == set(
-        apiservices.names_of(options.serve_groups)
-    )
+    groups = objects.options.serve_groups
+    assert "metrics.k8s.io" in groups
+    registered = {each["metadata"]["name"] for each in objects.all("APIService")}
+    assert registered == set(apiservices.names_of(groups))
     rules = objects.one("ConfigMap", "fastpath-rules")["data"]
     assert rules.keys() == {"rules.yaml", "resource.yaml"}
     assert rules_file.parse_rules(rules["resource.yaml"], "resource.yaml").config.resource_rules is not None

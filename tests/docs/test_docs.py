@@ -20,6 +20,7 @@ from fastpath_tools.live import chart_values as helm_values
 from fastpath_tools.live import preview
 from scripts.generate import docs
 from tests.support import rendered
+from tests.support.world import compile_text
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -183,11 +184,7 @@ def test_rules_on_pages_work() -> None:
     ]
     assert {page.name for page, _ in found} >= {"getting-started.md", "scrape-pods.md", "fast-cpu.md"}
     for page, block in found:
-        parsed = rules_file.parse_rules(block, page.name)
-        assert (parsed.faults, parsed.fatal) == ((), ())
-        ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
-        assert faults == ()
-        assert lint.lint(preview.preview_rules(ruleset, {}), 15.0) == []
+        assert lint.lint(preview.preview_rules(compile_text(block), {}), 15.0) == [], page.name
 
 
 def test_every_verb_is_documented() -> None:

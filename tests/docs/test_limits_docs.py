@@ -13,14 +13,7 @@ from adapter.config.options import Options
 from adapter.forecast import service
 from adapter.model import ready_times
 from adapter.prometheus import client
-from adapter.server.http import (
-    budgets,
-    connection,
-    connection_server,
-    endpoints,
-    handler,
-    listener,
-)
+from adapter.server.http import budgets, connection, connection_server, endpoints, handler, listener
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 from adapter.telemetry.server_metrics import CACHES

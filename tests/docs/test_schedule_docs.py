@@ -69,8 +69,6 @@ def test_the_example_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert "min 60, max 80  (business, sale)" in capsys.readouterr().out
 
 
-# --- the guide
-
 GUIDE = (ROOT / "docs" / "guides" / "schedules.md").read_text()
 EIGHT = ROOT / "docs" / "examples" / "schedules" / "eight.yaml"
 

@@ -17,6 +17,7 @@ from adapter.kubernetes.credentials import pod_of
 from adapter.model.autoscaling import slices
 from fastpath_sandbox.prometheus.series import Series
 from tests.e2e.scaleraudit import GROUP, IN_FLIGHT, ScalerAudit, Step
+from tests.support.objects import plain
 from tests.support.waiting import running, until
 from tests.world import watching
 from tests.world.clusters import Config, Document
@@ -223,9 +224,7 @@ async def opened(world: World, plane: ControlPlane, sizes: Sizes, seed: int) -> 
         world.series.add(demands.series(target))
     fleet = Fleet(world, plane, sizes, demands, ScalerAudit(plane.audit_log, HOME))
     await world.admit_scaler()
-    await world.cluster.create(
-        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in spaces)
-    )
+    await world.cluster.create(*(plain("Namespace", name) for name in spaces))
     try:
         async with watching.connect(world.cluster) as session:
             deployments = watching.follow(

@@ -16,21 +16,23 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aiohttp
-import msgspec
 from aiohttp import web
 
 from adapter.compose.clock import SystemClock
 from adapter.model.autoscaling import boost
-from adapter.model.autoscaling.hpa import encode_scalar
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.listener import Listener
 from tests.e2e import busy
 from tests.support import tools
-from tests.world import watching
+from tests.support.objects import api_service, local_service
+from tests.support.waiting import running
+from tests.world import controllers, watching
 from tests.world.clusters import Document
+from tests.world.workloads import Workload, handshake, level
+from tests.world.world import QUEUE
 
 METRICS = "v1beta1.metrics.k8s.io"
 KINDS = ("plain", "boosted", "fast")
@@ -123,19 +125,18 @@ class UsageServer(Listener):
         return web.json_response(found | {"items": self.served.get(app, [])})
 
 
+_PODS = {
+    "name": "pods",
+    "singularName": "",
+    "namespaced": True,
+    "kind": "PodMetrics",
+    "verbs": ["get", "list"],
+}
 _DISCOVERY: Document = {
     "kind": "APIResourceList",
     "apiVersion": "v1",
     "groupVersion": "metrics.k8s.io/v1beta1",
-    "resources": [
-        {
-            "name": "pods",
-            "singularName": "",
-            "namespaced": True,
-            "kind": "PodMetrics",
-            "verbs": ["get", "list"],
-        }
-    ],
+    "resources": [_PODS],
 }
 
 
@@ -173,18 +174,11 @@ class Nodes:
     async def running(self) -> AsyncIterator[None]:
         """Run what becomes a pod until the block ends."""
         async with self.metrics:
-            tasks = [
-                asyncio.create_task(watching.follow(self._session, self._path, self._saw), name="pods"),
-                asyncio.create_task(self._start_pods(), name="kubelets"),
-            ]
+            pods = watching.follow(self._session, self._path, self._saw)
             try:
-                yield
-                failed = [each.exception() for each in tasks if each.done()]
-                assert failed == []
+                async with running(pods, self._start_pods()):
+                    yield
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 ended = [self._end(name) for name in list(self._pods)]
                 await asyncio.gather(*(process.wait() for process in ended))
 
@@ -244,12 +238,7 @@ class Nodes:
     async def _report(self, pod: _PodProcess) -> None:
         """Write the status of a pod whose program serves, as its kubelet does."""
         now = timestamp(_CLOCK.wall())
-        conditions = [
-            {"type": kind, "status": "True", "lastTransitionTime": now}
-            for kind in ("Ready", "ContainersReady")
-        ]
-        where = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
-        status = {"phase": "Running", "startTime": now, "conditions": conditions, **where}
+        status = controllers.well(now) | {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
         async with self._session.patch(
             f"{self._path}/{pod.name}/status",
             data=json.dumps({"status": status}),
@@ -258,66 +247,25 @@ class Nodes:
             assert response.status in {200, 404}, await response.text()
 
 
-# -- objects -------------------------------------------------------------------------------------------------
-
-
 def workload(kind: str, name: str, namespace: str, request: float) -> list[Document]:
     """Return a Deployment of one pod that requests so many cores, with the autoscaler of a kind."""
-    labels = {"app": name}
-    resources = {"requests": {"cpu": f"{request * 1000:g}m"}}
-    container = {"name": "main", "image": "registry.example/none:1", "resources": resources}
     cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": TARGET}}
-    metrics: list[Any] = [{"type": "Resource", "resource": cpu}]
-    metadata: Document = {"name": name, "namespace": namespace}
-    target = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": dict(metadata),
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
+    metrics: list[Document] = [{"type": "Resource", "resource": cpu}]
+    spec: Document = {"minReplicas": 1, "maxReplicas": 10, "metrics": metrics}
+    made = Workload(name, QUEUE, level(1), "", spec, 1, own=kind == "fast")
+    target, autoscaler = made.deployment(), made.autoscaler()
+    (container,) = target["spec"]["template"]["spec"]["containers"]
+    container |= {"name": "main", "resources": {"requests": {"cpu": f"{request * 1000:g}m"}}}
     if kind == "boosted":
-        metadata["annotations"] = {boost.MODE_ANNOTATION: "boost"}
-        metrics.append(msgspec.to_builtins(boost.handshake(name, boost.EXTERNAL), enc_hook=encode_scalar))
-    autoscaler = {
-        "apiVersion": "fastpath.io/v1alpha1" if kind == "fast" else "autoscaling/v2",
-        "kind": "FastPathAutoscaler" if kind == "fast" else "HorizontalPodAutoscaler",
-        "metadata": metadata,
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": 1,
-            "maxReplicas": 10,
-            "metrics": metrics,
-        },
-    }
+        autoscaler["metadata"]["annotations"] = {boost.MODE_ANNOTATION: "boost"}
+        metrics.append(handshake(name, boost.EXTERNAL))
+    for each in (target, autoscaler):
+        each["metadata"]["namespace"] = namespace
     return [target, autoscaler]
 
 
 def registration(group_version: str, namespace: str, port: int) -> list[Document]:
     """Return the APIService of a server on a port of loopback, with its Service."""
-    version, _, group = group_version.partition(".")
-    name = group.replace(".", "-")
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        },
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": group_version},
-            "spec": {
-                "group": group,
-                "version": version,
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                "insecureSkipTLSVerify": True,
-                "service": {"name": name, "namespace": namespace, "port": port},
-            },
-        },
-    ]
+    name = group_version.partition(".")[2].replace(".", "-")
+    service = {"name": name, "namespace": namespace, "port": port}
+    return [local_service(name, namespace), api_service(group_version, service)]

@@ -17,6 +17,7 @@ from adapter.kubernetes import apiservices
 from adapter.server import tls
 from tests.e2e.conftest import WITH_CONTROLLERS, WITH_WORKLOADS, Fronted
 from tests.support.certificates import Signer
+from tests.support.objects import plain
 from tests.support.processor import limited
 from tests.support.tls import Authority
 from tests.world import aggregation
@@ -26,8 +27,6 @@ from tests.world.workloads import Workload
 from tests.world.world import World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
-
-
 EVERYWHERE = pytest.mark.parametrize("fronted", WITH_WORKLOADS, indirect=True)
 
 
@@ -262,10 +261,7 @@ async def test_a_namespace_is_deleted(registered: Registered) -> None:
     """Its end asks every group what there is in it, and waits for groups that do not answer."""
     cluster = registered.cluster
     name = f"{cluster.namespace}-gone"
-    await cluster.create(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "something", "namespace": name}},
-    )
+    await cluster.create(plain("Namespace", name), plain("ConfigMap", "something", name))
     await cluster.kubectl("delete", "namespace", name, "--timeout=60s")
     found = await cluster.kubectl("get", "namespace", name, "--ignore-not-found", "-o", "name")
     assert found == ""

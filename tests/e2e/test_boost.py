@@ -39,9 +39,6 @@ SANDBOX = pytest.mark.parametrize("fronted", ["sandbox"], indirect=True)
 LAG = 3
 
 
-# --- the boost ---------------------------------------------------------------------------------------------
-
-
 @BOTH
 async def test_boosted_autoscalers_and_the_naive_booster(world: World) -> None:
     """Of all kinds of metrics, under loads that step, spike and saw; five of the same kinds are left
@@ -152,9 +149,6 @@ async def test_at_rest_and_where_little_may_be_done(world: World) -> None:
     world.check()
 
 
-# --- leaving it --------------------------------------------------------------------------------------------
-
-
 @BOTH
 async def test_an_hpa_that_leaves_at_any_moment_is_plain(world: World) -> None:
     """Before the load jumps, before the raise, while its floor is held: the floor stays 0 at once, and there
@@ -244,9 +238,6 @@ async def unboosted(hpa: Document) -> Document:
     assert "fastpath_replicas" not in json.dumps(found)
     assert "fastpath.io/mode" not in found["metadata"]["annotations"], "the hold is the user's own"
     return found
-
-
-# --- conflicts ---------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -351,9 +342,6 @@ def of_keda(workload: Workload, namespace: str) -> Document:
     labels = {"app.kubernetes.io/managed-by": "keda-operator", "scaledobject.keda.sh/name": workload.name}
     hpa["metadata"] |= {"labels": labels, "ownerReferences": [owner | {"controller": True}]}
     return hpa
-
-
-# --- failovers ---------------------------------------------------------------------------------------------
 
 
 @BOTH

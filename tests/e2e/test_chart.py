@@ -21,6 +21,7 @@ from tests.chart.chart_cases import ALL_OFF, ALL_ON, ALL_RULES, MODE, RENDERINGS
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, HelmError, remove_leftovers
 from tests.support.kubectl import Finished
+from tests.support.objects import definition
 from tests.support.rendered import JSON, ROOT
 from tests.world.clusters import ClusterUnderTest
 
@@ -42,15 +43,8 @@ with_their_chart = pytest.mark.skipif(
 
 NAMESPACED = (
     *("configmap", "deployment", "poddisruptionbudget", "resourcequota", "role", "rolebinding", "secret"),
-    *(
-        "service",
-        "serviceaccount",
-        "networkpolicy",
-        "issuer",
-        "certificate",
-        "servicemonitor",
-        "prometheusrule",
-    ),
+    *("service", "serviceaccount", "networkpolicy", "issuer", "certificate", "servicemonitor"),
+    "prometheusrule",
 )
 CLUSTER_WIDE = (
     *("apiservice", "clusterrole", "clusterrolebinding", "customresourcedefinition"),
@@ -65,35 +59,14 @@ _KINDS = {"issuer": "Issuer", "certificate": "Certificate", "servicemonitor": "S
 _KINDS["prometheusrule"] = "PrometheusRule"
 
 
-def _definition(api_version: str, name: str) -> JSON:
-    group, version = api_version.split("/")
-    kind = _KINDS[name]
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{name}s.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": f"{name}s", "singular": name, "kind": kind, "listKind": f"{kind}List"},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                    },
-                }
-            ],
-        },
-    }
-
-
 @pytest.fixture
 async def stand_ins(cluster: ClusterUnderTest) -> AsyncIterator[None]:
     """Serve the kinds of prometheus-operator and cert-manager."""
-    definitions = [_definition(version, name) for version, names in STAND_INS.items() for name in names]
+    definitions = [
+        definition(f"{name}s.{group}", _KINDS[name], version)
+        for (group, version), names in ((each.split("/"), names) for each, names in STAND_INS.items())
+        for name in names
+    ]
     await cluster.create(*definitions)
     names = [f"crd/{each['metadata']['name']}" for each in definitions]
     await cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
@@ -188,8 +161,12 @@ def uid(each: JSON) -> str:
     return found
 
 
-def asked_for(each: JSON) -> JSON:
-    """Return an object without what the server and its controllers write."""
+def asked_for(found: Stored) -> Stored:
+    """Return objects without what the server and its controllers write."""
+    return {key: _asked_for(each) for key, each in found.items()}
+
+
+def _asked_for(each: JSON) -> JSON:
     metadata = {
         key: value
         for key, value in each["metadata"].items()
@@ -283,9 +260,7 @@ async def test_helm_replaces_prometheus_adapter_in_place_and_back(
         assert again.keys() == theirs.keys()
         for key in theirs.keys() - gone:
             assert uid(theirs[key]) == uid(again[key]), f"{key} was made again"
-        assert {key: asked_for(each) for key, each in again.items()} == {
-            key: asked_for(each) for key, each in theirs.items()
-        }
+        assert asked_for(again) == asked_for(theirs)
     finally:
         await helm.uninstall(THEIRS)
     assert added(before, await stored(cluster)) == {}
@@ -375,9 +350,7 @@ async def test_features_are_switched_on_and_off(cluster: ClusterUnderTest, helm:
         last = added(before, await stored(cluster))
         for kind in KINDS:
             assert last.pop(kind)
-        assert {key: asked_for(each) for key, each in last.items()} == {
-            key: asked_for(each) for key, each in first.items()
-        }
+        assert asked_for(last) == asked_for(first)
         deployment = ("Deployment", cluster.namespace, name)
         assert uid(last[deployment]) == uid(first[deployment])
     finally:
@@ -396,10 +369,7 @@ async def test_another_selector_is_refused_before_anything_changes(
         first = added(before, await stored(cluster))
         with pytest.raises(HelmError, match=r'Deployment \S+/adapter has the selector {.*"adapter"}, which'):
             await helm.upgrade(charts.CHART, "metrics", MODE | {"fullnameOverride": "adapter"})
-        now = added(before, await stored(cluster))
-        assert {key: asked_for(each) for key, each in now.items()} == {
-            key: asked_for(each) for key, each in first.items()
-        }
+        assert asked_for(added(before, await stored(cluster))) == asked_for(first)
     finally:
         await helm.uninstall("metrics")
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from fastpath_sandbox.listener import Listener
 from tests.e2e.conftest import WITH_WORKLOADS
+from tests.support.objects import plain
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.workloads import AT_ONCE, level
 from tests.world.world import World
@@ -40,12 +41,8 @@ async def exporting(cluster: ClusterUnderTest) -> AsyncIterator[dict[str, int]]:
         lines = [f'queue_length{{queue="{name}"}} {length}\n' for name, length in lengths.items()]
         return web.Response(text="".join(lines))
 
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "exporter-0", "namespace": cluster.namespace, "labels": {"app": "exporter"}},
-        "spec": {"containers": [{"name": "main", "image": "registry.example/none:1"}]},
-    }
+    spec = {"containers": [{"name": "main", "image": "registry.example/none:1"}]}
+    pod = plain("Pod", "exporter-0", cluster.namespace, {"app": "exporter"}, spec=spec)
     async with Listener(show, ADDRESS, 0) as listener:
         port = int(listener.address.rpartition(":")[2])
         status = json.dumps({"status": {"phase": "Running", "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})
@@ -60,23 +57,14 @@ def endpoint_slice(cluster: ClusterUnderTest, port: int) -> Document:
 
     It is that of the other address family of the pod: an API server takes no loopback addresses.
     """
-    return {
+    labels = {"kubernetes.io/service-name": "exporter"}
+    reference = {"kind": "Pod", "namespace": cluster.namespace, "name": "exporter-0"}
+    endpoint = {"addresses": ["fd00:87::1"], "conditions": {"ready": True}, "targetRef": reference}
+    return plain("EndpointSlice", "exporter-1", cluster.namespace, labels) | {
         "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": "exporter-1",
-            "namespace": cluster.namespace,
-            "labels": {"kubernetes.io/service-name": "exporter"},
-        },
         "addressType": "IPv6",
         "ports": [{"name": "metrics", "port": port, "protocol": "TCP"}],
-        "endpoints": [
-            {
-                "addresses": ["fd00:87::1"],
-                "conditions": {"ready": True},
-                "targetRef": {"kind": "Pod", "namespace": cluster.namespace, "name": "exporter-0"},
-            }
-        ],
+        "endpoints": [endpoint],
     }
 
 

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import os
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,15 +18,16 @@ import yaml
 from fastpath_tools import certs
 from tests.docs.shell import PageShell
 from tests.e2e.conftest import REAL_ONLY, Fronted
+from tests.e2e.test_prometheus_adapter import VARIABLE, real_adapter
 from tests.support import rendered, tools
 from tests.support.adapter import RunningAdapter
+from tests.support.objects import local_service, plain, role_of
 from tests.support.rendered import ROOT
 from tests.support.tls import Authority
 from tests.support.waiting import running
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.world import QUEUE, World
 
-PROGRAM = os.environ.get("PROMETHEUS_ADAPTER", "")
 GUIDES = ROOT / "docs" / "guides"
 MIGRATION, UNINSTALL = (
     (GUIDES / name).read_text() for name in ("migrate-from-prometheus-adapter.md", "uninstall.md")
@@ -54,13 +54,6 @@ pytestmark = [
 ]
 
 
-def external_name(namespace: str, name: str) -> Document:
-    """Return a Service that leads to loopback, where the adapters of this test listen."""
-    spec = {"type": "ExternalName", "externalName": "localhost"}
-    metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-
-
 class ConditionWatch:
     """What the autoscalers said since the test began to look: never that a metric has no value."""
 
@@ -80,34 +73,6 @@ class ConditionWatch:
 
 
 @contextlib.asynccontextmanager
-async def real_adapter(cluster: ClusterUnderTest, prometheus: str, directory: Path) -> AsyncIterator[int]:
-    """Run prometheus-adapter; yields its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    kubeconfig = cluster.admin_kubeconfig
-    users = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
-    log = (directory / "prometheus-adapter.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        PROGRAM,
-        f"--config={directory / 'rules.yaml'}",
-        f"--prometheus-url={prometheus}",
-        f"--secure-port={port}",
-        f"--cert-dir={directory / 'prometheus-adapter'}",
-        "--metrics-relist-interval=5s",
-        *users,
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        yield port
-    finally:
-        process.terminate()
-        await process.wait()
-        log.close()
-
-
-@contextlib.asynccontextmanager
 async def stand_in(cluster: ClusterUnderTest, prometheus: str, authority: Authority) -> AsyncIterator[int]:
     """Run Fastpath in the place of prometheus-adapter; yields its port."""
     pair = authority.issue("prometheus-adapter.monitoring.svc")
@@ -122,31 +87,11 @@ def port_of(adapter: RunningAdapter) -> int:
     return int(adapter.url.rpartition(":")[2])
 
 
-READ_ALL: list[Document] = [
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "prometheus-adapter-metrics"},
-        "rules": [
-            {
-                "apiGroups": ["custom.metrics.k8s.io", "external.metrics.k8s.io"],
-                "resources": ["*"],
-                "verbs": ["*"],
-            }
-        ],
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "prometheus-adapter-metrics"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "prometheus-adapter-metrics",
-        },
-        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": HPA_CONTROLLER}],
-    },
-]
+ALL: Document = {
+    "apiGroups": ["custom.metrics.k8s.io", "external.metrics.k8s.io"],
+    "resources": ["*"],
+    "verbs": ["*"],
+}
 
 
 def make_certificates(folder: Path) -> tuple[str, str]:
@@ -188,17 +133,15 @@ async def test_there_and_back_and_removed(tmp_path: Path, own_fronted: Fronted, 
     await world.create()
     async with contextlib.AsyncExitStack() as stack:
         old = (
-            real_adapter(cluster, prometheus, tmp_path)
-            if PROGRAM
+            real_adapter(cluster, prometheus, tmp_path, f"--cert-dir={tmp_path / 'theirs'}")
+            if VARIABLE in os.environ
             else stand_in(cluster, prometheus, backend.authority)
         )
         port = await stack.enter_async_context(old)
-        monitoring = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}
-        service = external_name("monitoring", "prometheus-adapter")
         await cluster.create(
-            monitoring,
-            service,
-            *READ_ALL,
+            plain("Namespace", "monitoring"),
+            local_service("prometheus-adapter", "monitoring"),
+            *role_of(HPA_CONTROLLER, "prometheus-adapter-metrics", [ALL]),
             *(rendered.prometheus_adapter_registration(name, port) for name in OLD),
         )
         await world.run(lambda: all(map(world.is_active, world.workloads)))

@@ -16,6 +16,7 @@ from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.options import COMMAND
 from tests.e2e.conftest import WITH_CONTROLLERS
+from tests.support.objects import api_service, plain
 from tests.support.processor import limited
 from tests.tools.ui.autoscaler_views import explain
 from tests.world.clusters import ClusterUnderTest
@@ -119,12 +120,7 @@ async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
     world.hpa("web", way="", spec={})
     await world.create()
     # no controller of quotas runs here: its part is the status
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "few", "namespace": cluster.namespace},
-    }
-    await cluster.create(quota | {"spec": {"hard": {"pods": "3"}}})
+    await cluster.create(plain("ResourceQuota", "few", cluster.namespace, spec={"hard": {"pods": "3"}}))
     status = '{"status": {"hard": {"pods": "3"}, "used": {"pods": "2"}}}'
     patch = ("--subresource=status", "--type=merge", f"--patch={status}")
     await cluster.kubectl("patch", "quota", "few", f"--namespace={cluster.namespace}", *patch)
@@ -141,29 +137,15 @@ async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_an_adapter_that_is_down(cluster: ClusterUnderTest) -> None:
-    service = {"metadata": {"name": "absent", "namespace": cluster.namespace}}
+    service = {"name": "absent", "namespace": cluster.namespace}
     name = "v1beta1.external.metrics.k8s.io"
     web = Workload("web", QUEUE, lambda _: LOW, "", {})
     await cluster.create(*web.objects(cluster.namespace))
     async with AsyncExitStack() as stack:
         doctor = await open_access(cluster, stack)
         await wait_for(doctor, cluster, "web", "no APIService is registered for external.metrics.k8s.io")
-        await cluster.create(
-            {"apiVersion": "v1", "kind": "Service", **service, "spec": {"ports": [{"port": 443}]}},
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": {"name": name},
-                "spec": {
-                    "group": "external.metrics.k8s.io",
-                    "version": "v1beta1",
-                    "groupPriorityMinimum": 100,
-                    "versionPriority": 100,
-                    "insecureSkipTLSVerify": True,
-                    "service": {"name": "absent", "namespace": cluster.namespace},
-                },
-            },
-        )
+        absent = plain("Service", "absent", cluster.namespace, spec={"ports": [{"port": 443}]})
+        await cluster.create(absent, api_service(name, service))
         try:
             down = await open_access(cluster, stack)
             await wait_for(down, cluster, "web", "external.metrics.k8s.io is not available: .*")

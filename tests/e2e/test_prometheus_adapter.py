@@ -1,7 +1,6 @@
 """The verbs where a real prometheus-adapter serves the custom metrics, and Fastpath is not installed."""
 
 import asyncio
-import base64
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -11,8 +10,10 @@ import pytest
 
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.support import tools
+from tests.support.objects import api_service, local_service
 from tests.support.verbs import Verb
 from tests.world.aggregation import apply
+from tests.world.clusters import ClusterUnderTest
 from tests.world.workloads import level
 from tests.world.world import World
 
@@ -29,54 +30,44 @@ rules:
 
 
 @contextlib.asynccontextmanager
-async def registered(fronted: Fronted, url: str, folder: Path) -> AsyncIterator[None]:
-    """Run prometheus-adapter and register it as its chart does, in v1beta1 alone."""
-    cluster, backend = fronted
-    port = tools.free_port()
-    (folder / "rules.yaml").write_text(RULES)
-    pair = backend.authority.issue(f"prometheus-adapter.{cluster.namespace}.svc")
-    access = [
-        f"--{use}-kubeconfig={cluster.admin_kubeconfig}"
-        for use in ("lister", "authentication", "authorization")
-    ]
-    with (folder / "adapter.log").open("wb") as log:
+async def real_adapter(
+    cluster: ClusterUnderTest, url: str, folder: Path, *arguments: str
+) -> AsyncIterator[int]:
+    """Run prometheus-adapter with the rules.yaml of a folder; yields its port."""
+    port, kubeconfig = tools.free_port(), cluster.admin_kubeconfig
+    users = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
+    with (folder / "prometheus-adapter.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             os.environ[VARIABLE],
-            *(f"--config={folder / 'rules.yaml'}", f"--prometheus-url={url}", *access),
-            *(f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}"),
-            *(f"--secure-port={port}", "--bind-address=127.0.0.1", "--metrics-relist-interval=2s"),
-            "--metrics-max-age=5m",
+            *(f"--config={folder / 'rules.yaml'}", f"--prometheus-url={url}", *users),
+            *(f"--secure-port={port}", "--metrics-relist-interval=2s", *arguments),
             stdout=log,
             stderr=log,
         )
-    metadata = {"name": "prometheus-adapter", "namespace": cluster.namespace}
-    bundle = base64.b64encode(backend.authority.file.read_bytes()).decode()
-    spec = {
-        "group": "custom.metrics.k8s.io",
-        "version": "v1beta1",
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "caBundle": bundle,
-        "service": metadata | {"port": port},
-    }
-    local = {"type": "ExternalName", "externalName": "localhost"}
     try:
-        await apply(
-            cluster,
-            {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": local},
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": {"name": NAME},
-                "spec": spec,
-            },
-        )
-        await backend.wait_available(cluster, [NAME])
-        yield
+        yield port
     finally:
-        await cluster.kubectl("delete", "apiservice", NAME, "--ignore-not-found")
         process.terminate()
         await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def registered(fronted: Fronted, url: str, folder: Path) -> AsyncIterator[None]:
+    """Run prometheus-adapter and register it as its chart does, in v1beta1 alone."""
+    cluster, backend = fronted
+    (folder / "rules.yaml").write_text(RULES)
+    pair = backend.authority.issue(f"prometheus-adapter.{cluster.namespace}.svc")
+    flags = [f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}"]
+    flags += ["--bind-address=127.0.0.1", "--metrics-max-age=5m"]
+    metadata = {"name": "prometheus-adapter", "namespace": cluster.namespace}
+    async with real_adapter(cluster, url, folder, *flags) as port:
+        registration = api_service(NAME, metadata | {"port": port}, backend.authority.file.read_bytes())
+        try:
+            await apply(cluster, local_service(**metadata), registration)
+            await backend.wait_available(cluster, [NAME])
+            yield
+        finally:
+            await cluster.kubectl("delete", "apiservice", NAME, "--ignore-not-found")
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no program")

@@ -16,6 +16,7 @@ import pytest
 from fastpath_sandbox.prometheus.series import Series
 from tests.e2e.conftest import REAL_ONLY, WITH_CONTROLLERS, WITH_WORKLOADS, Fronted
 from tests.e2e.test_aggregation import read, serve, until
+from tests.support.objects import plain
 from tests.world import aggregation, controlplane
 from tests.world.clusters import ClusterUnderTest
 from tests.world.workloads import level
@@ -41,7 +42,7 @@ async def node(world: World) -> AsyncIterator[str]:
     """Return the name of a node with four cores, of which one and a half are used."""
     cluster = world.cluster
     name = f"node-{cluster.namespace}"
-    await cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    await cluster.create(plain("Node", name))
     capacity = {"cpu": "4", "memory": "4Gi"}
     status = json.dumps({"status": {"capacity": capacity, "allocatable": capacity}})
     await cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)

@@ -14,6 +14,7 @@ from tests.e2e import conftest
 from tests.e2e.conftest import Fronted
 from tests.e2e.test_aggregation import until
 from tests.support import rendered
+from tests.support.objects import definition, plain
 from tests.world import aggregation
 from tests.world.aggregation import SERVICE
 from tests.world.owners import are_shared, owner_of
@@ -134,20 +135,6 @@ async def test_a_kind_of_ones_own(world: World, fronted: Fronted) -> None:
         "statusReplicasPath": ".status.present",
         "labelSelectorPath": ".status.selector",
     }
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-        "subresources": {"status": {}, "scale": paths},
-    }
-    names = {"plural": plural, "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": GADGETS},
-        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -159,7 +146,7 @@ async def test_a_kind_of_ones_own(world: World, fronted: Fronted) -> None:
     }
     target = {"apiVersion": f"{group}/v1", "kind": "Gadget", "name": "web"}
     metadata = {"name": "web", "namespace": world.namespace}
-    await cluster.create(definition)
+    await cluster.create(definition(GADGETS, "Gadget", subresources={"status": {}, "scale": paths}))
     await cluster.kubectl("wait", "--for=condition=Established", f"crd/{GADGETS}", "--timeout=30s")
     await fronted.backend.admit(cluster, rendered.Objects([role]), SERVICE, HOME)
     await cluster.create(target | {"metadata": metadata, "spec": {"size": 1}})
@@ -204,7 +191,7 @@ async def test_one_of_two_installations_scales(world: World, tmp_path: Path) -> 
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "sitecustomize.py").write_text(SHORT_HOLD)
-    await world.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trial"}})
+    await world.cluster.create(plain("Namespace", "trial"))
 
     async def holder() -> str:
         lease = ("lease", "fastpath-scaler", "-n", "kube-system")

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.clock import ShiftedClock
+from tests.support.objects import plain
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.world.clusters import WIDGETS, ClusterUnderTest, Document
@@ -92,8 +93,7 @@ async def _write(
 
 
 def _object(kind: str, name: str, namespace: str, labels: Mapping[str, str] | None = None) -> Document:
-    metadata = {"name": name, "labels": dict(labels or {})} | ({"namespace": namespace} if namespace else {})
-    document: Document = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+    document = plain(kind, name, namespace, labels)
     if kind == "Pod":
         document["spec"] = {"containers": [{"name": "main", "image": "registry.example/none:1"}]}
     elif kind == "Service":

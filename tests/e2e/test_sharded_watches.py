@@ -21,6 +21,7 @@ from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import ShiftedClock
+from tests.support.objects import plain
 from tests.support.waiting import running, until
 from tests.world import controlplane
 from tests.world.clusters import ClusterUnderTest, Document, RealBackend
@@ -35,20 +36,14 @@ NAMES = [f"shard-{number:02}" for number in range(24)]
 @pytest.fixture
 async def filled(own_cluster: ClusterUnderTest) -> ClusterUnderTest:
     """Return a cluster with some pods in each namespace, where pods of other tests do not end meanwhile."""
-    await own_cluster.create(*map(_namespace, NAMES))
+    await own_cluster.create(*(plain("Namespace", name) for name in NAMES))
     await own_cluster.create(*(pod for name in NAMES for pod in _pods(name)))
     return own_cluster
 
 
 def _pods(namespace: str) -> list[Document]:
-    metadata = {"namespace": namespace, "labels": {"app": "web"}}
     spec = {"containers": [{"name": "main", "image": "registry.example.com/web"}]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "spec": spec}
-    return [pod | {"metadata": metadata | {"name": f"web-{each}"}} for each in range(PODS)]
-
-
-def _namespace(name: str) -> Document:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return [plain("Pod", f"web-{each}", namespace, {"app": "web"}, spec=spec) for each in range(PODS)]
 
 
 @pytest.fixture
@@ -106,7 +101,7 @@ async def _follow(cluster: ClusterUnderTest, directory: Path, share: Collection[
         async with running(names.run()), running(pods.run()):
             await until(lambda: kept(*NAMES) == expected(*NAMES), 20)
             await cluster.kubectl("annotate", "pods", "-A", "-l", "app=web", f"example.com/{late}=1")
-            await cluster.create(_namespace(late))
+            await cluster.create(plain("Namespace", late))
             await cluster.create(*_pods(late))
             await until(lambda: kept(late) == expected(late), 20)
             return pods.count("")

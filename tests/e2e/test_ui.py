@@ -105,9 +105,6 @@ def check_quiet(tab: Tab, address: str) -> None:
     assert tab.problems == []
 
 
-# -- the demo ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def demo(browser: Browser) -> AsyncIterator[str]:
     """Return the address of the pages of the demo."""
@@ -140,8 +137,6 @@ async def test_the_demo_is_complete_in_each_view(browser: Browser, demo: str) ->
         check_quiet(tab, demo)
     check_quiet(fleet, demo)
 
-
-# -- a page that is scripted --------------------------------------------------------------------------------
 
 SLIDE = """
 const input = document.getElementById(%r);
@@ -185,9 +180,6 @@ async def test_what_stands_beside_an_input_follows_it(browser: Browser) -> None:
         await tab.evaluate(f"show({json.dumps(section)})")
         assert await tab.evaluate(READ % "try-target") == "65 %", "a section that comes does not turn it back"
         check_quiet(tab, address)
-
-
-# -- a cluster with a scaler ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -215,9 +215,6 @@ def test_the_minimum_that_takes_some_pods_follows_from_the_counts() -> None:
     assert change.replay(value).whole.pods >= 1.1 * pods * 0.99
 
 
-# -- figures -------------------------------------------------------------------------------------------------
-
-
 def test_shortage_within_the_tolerance_is_counted_apart_and_need_is_at_most_the_maximum() -> None:
     limits = judge.build_limits(case_of(bursts(1), SETTINGS))._replace(most=50, high=1.1)
     split = SplitFigures(100, limits)

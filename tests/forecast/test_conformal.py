@@ -1,19 +1,10 @@
 """Margins: the share that they cover, and what they come from."""
 
-from zoneinfo import ZoneInfo
-
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 
 from fastpath_forecast.conformal import build_bounds, build_margins
-from fastpath_forecast.grid import DemandGrid
-
-HOUR = 3600
-
-
-def hours(values: ArrayLike) -> DemandGrid:
-    return DemandGrid(0, HOUR, np.asarray(values, dtype=float), ZoneInfo("UTC"))
+from tests.forecast.test_grid import hours
 
 
 @pytest.mark.parametrize("wanted", [0.8, 0.95])

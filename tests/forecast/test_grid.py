@@ -1,6 +1,6 @@
 """Demand by local time, and what the same time had before, by hand."""
 
-from datetime import UTC, date, datetime
+from datetime import date
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -9,17 +9,14 @@ from numpy.typing import ArrayLike
 
 from fastpath_forecast import grid as grids
 from fastpath_forecast.grid import DAY, DemandGrid, Values, local_steps, positions_before, same_time_median
+from tests.bounds.schedule_reading import utc
 
 BERLIN, HOUR = ZoneInfo("Europe/Berlin"), 3600
 
 
-def at(text: str) -> int:
-    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
-
-
 def counted(start: str, hours: int) -> DemandGrid:
     """Return a grid of hours whose value is their position."""
-    return DemandGrid(at(start), HOUR, np.arange(hours, dtype=float), BERLIN)
+    return DemandGrid(utc(start), HOUR, np.arange(hours, dtype=float), BERLIN)
 
 
 def test_the_highest_value_within_each_step() -> None:
@@ -54,7 +51,7 @@ def test_nights_on_which_the_clock_is_set(start: str, asked: list[int], expected
 
 def test_a_position_is_always_earlier() -> None:
     for zone in ("Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "Pacific/Apia"):
-        found = DemandGrid(at("2026-01-01T00:00"), 1800, np.zeros(366 * 48), ZoneInfo(zone))
+        found = DemandGrid(utc("2026-01-01T00:00"), 1800, np.zeros(366 * 48), ZoneInfo(zone))
         local = local_steps(found)
         for days in (1, 7):
             positions = positions_before(local, 1800, days)

@@ -9,11 +9,11 @@ from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
 from adapter.forecast.metric_queries import RuleHistories
 from adapter.model.metrics import SeriesInfo
-from adapter.rules import compile as compiler
 from adapter.rules import registry
 from fastpath_tools.live import rules_files
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, external_metric, pods_metric
+from tests.support.world import compile_text
 
 RULES = """
 rules:
@@ -34,8 +34,7 @@ class Listed:
     def __init__(self, *, attempted: bool = True) -> None:
         config = rules_file.parse_rules(RULES, "rules.yaml").config
         self.catalogue = rules_files.assumed_catalogue(config)[0]
-        self.ruleset, faults = compiler.compile_rules(config, self.catalogue)
-        assert not faults
+        self.ruleset = compile_text(RULES, self.catalogue)
         memory: registry.SeriesMemory = {}
         for selector, name, labels in (
             ('load{namespace!="",pod!=""}', "load", {"namespace", "pod"}),

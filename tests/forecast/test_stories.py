@@ -83,19 +83,13 @@ def test_a_gap_of_a_day_while_a_forecast_acts(name: str, tell: Tell) -> None:
     assert max(story.extra) <= SETTINGS.max_extra
 
 
-def test_a_level_that_doubles(name: str, tell: Tell) -> None:
+@pytest.mark.parametrize(("level", "left"), [(2, 0.6), (0.5, 0.7)], ids=["doubles", "halves"])
+def test_a_level_that_changes(name: str, tell: Tell, level: float, left: float) -> None:
     """The forecast follows it at once: what the days before say is multiplied with the level of today."""
-    story = tell(name, 2 * days(2))
+    story = tell(name, level * days(2))
     assert max(story.extra) <= SETTINGS.max_extra
     for without, acted in zip(story.without, story.acted, strict=True):
-        assert acted.shortage + acted.tolerated < 0.6 * (without.shortage + without.tolerated)
-
-
-def test_a_level_that_halves(name: str, tell: Tell) -> None:
-    story = tell(name, days(2) / 2)
-    assert max(story.extra) <= SETTINGS.max_extra
-    for without, acted in zip(story.without, story.acted, strict=True):
-        assert acted.shortage + acted.tolerated < 0.7 * (without.shortage + without.tolerated)
+        assert acted.shortage + acted.tolerated < left * (without.shortage + without.tolerated)
 
 
 def test_a_holiday_that_is_named_has_no_minimum(tell: Tell) -> None:

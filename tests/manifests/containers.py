@@ -103,7 +103,7 @@ class Engine:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = tools.call(*command)
     if done.returncode:
         pytest.fail(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}", pytrace=False)
     return done.stdout.strip()

@@ -30,13 +30,13 @@ from scripts.generate import crd
 from tests.manifests import containers
 from tests.manifests.containers import Confined, Engine, Image, Pod
 from tests.support import adapter as support
-from tests.support import rendered
+from tests.support import rendered, tools
 from tests.support.kubectl import TOKEN
+from tests.support.objects import plain
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.rendered import JSON, Objects
 from tests.support.tls import Authority
-from tests.support.tools import free_port
 
 ROOT = rendered.ROOT
 PREFIX = "/opt/fastpath"
@@ -143,8 +143,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 
 
 def _run(image: Image, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["chroot", str(image.root), f"{PREFIX}/bin/{program}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return tools.call("chroot", image.root, f"{PREFIX}/bin/{program}", *arguments)
 
 
 def _python(image: Image, code: str) -> Any:
@@ -234,7 +233,7 @@ class PodSurroundings(NamedTuple):
 
 @pytest.fixture
 def unused_port() -> int:
-    return free_port()
+    return tools.free_port()
 
 
 @pytest.fixture
@@ -263,8 +262,7 @@ async def world(
     async with Cluster(tls=authority.server_context(), tokens=tokens) as cluster:
         support.admit(cluster)
         for pod in PODS:
-            metadata = {"name": pod, "namespace": "shop", "labels": {"app": "web"}}
-            cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+            cluster.create(plain("Pod", pod, "shop", {"app": "web"}))
         yield PodSurroundings(cluster, prometheus, account)
 
 
@@ -383,14 +381,14 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
     components = ("scaler", "service-monitor", "scaler-service-monitor")
     objects = rendered.render(rendered.write_overlay(tmp_path / "overlay", components)).of("fastpath-scaler")
     files, trust = _mounted(objects, objects.one("ConfigMap", "fastpath-rules"), world, tmp_path)
-    health = free_port()
+    health = tools.free_port()
     own = [
         f"--prometheus-url={world.prometheus.url}",
         f"--metrics-bind-address=:{unused_port}",
         f"--health-probe-bind-address=:{health}",
         "--local-address=",
     ]
-    world.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
+    world.cluster.create(plain("Namespace", "monitoring"))
     world.cluster.create(crd.definition())
     arguments = [*objects.container["args"], *own]
     pod = Pod(files, world.environment(), arguments, command=objects.container["command"])

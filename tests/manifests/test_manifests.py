@@ -3,7 +3,7 @@
 import functools
 import inspect
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,11 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from adapter.config import rules_file
-from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
 from adapter.server.http.connection_server import MetricsServer
-from fastpath_sandbox.apiserver.requests import Request
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
@@ -23,6 +21,7 @@ from fastpath_tools import preflight
 from fastpath_tools.live import cluster_options as deployment
 from tests.support import adapter as support
 from tests.support import rendered
+from tests.support.objects import plain
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want
 
 OPTIONAL = ("external", "resource", "resource-rules", "service-monitor", "single-replica", "cert-manager")
@@ -63,12 +62,6 @@ def components_of(name: str) -> set[str]:
     return set(name.removeprefix("overlay ").replace(PLAIN, "").split("+")) & set(OPTIONAL)
 
 
-def options_of(objects: Objects) -> Options:
-    options, notices = SERVE.parse(objects.container["args"])
-    assert notices == ()
-    return options
-
-
 every_rendering = pytest.mark.parametrize("name", NAMES)
 
 
@@ -81,13 +74,13 @@ def test_groups_served_are_those_registered(name: str) -> None:
     )
     registered = {each["metadata"]["name"] for each in objects.all("APIService")}
     assert registered == set(apiservices.names_of(wanted))
-    assert options_of(objects).serve_groups == wanted
+    assert objects.options.serve_groups == wanted
 
 
 @every_rendering
 def test_files_that_arguments_name_are_mounted(name: str) -> None:
     objects = objects_of(name)
-    options = options_of(objects)
+    options = objects.options
     mounts = {mount["mountPath"]: mount for mount in objects.container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in objects.pod["volumes"]}
     (folder,) = options.config
@@ -117,9 +110,7 @@ def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str)
         "external.metrics.k8s.io": bool(rules.external),
         "metrics.k8s.io": config.resource_rules is not None,
     }
-    assert {group for group, is_served in served.items() if is_served} <= set(
-        options_of(objects).serve_groups
-    )
+    assert {group for group, is_served in served.items() if is_served} <= set(objects.options.serve_groups)
     assert served["metrics.k8s.io"] is ("resource-rules" in components_of(name))
 
 
@@ -137,7 +128,7 @@ def test_pods_meet_the_restricted_standard_and_more(name: str) -> None:
 def test_a_pod_is_let_go_of_in_time(name: str) -> None:
     objects = objects_of(name)
     drain = inspect.signature(MetricsServer).parameters["drain_timeout"].default
-    delay = options_of(objects).shutdown_delay
+    delay = objects.options.shutdown_delay
     assert delay >= 10
     assert objects.pod["terminationGracePeriodSeconds"] >= delay + drain
 
@@ -181,7 +172,7 @@ def test_kinds_that_rules_name_may_be_read(name: str) -> None:
 @every_rendering
 def test_readers_of_metrics_have_a_role(name: str) -> None:
     objects = objects_of(name)
-    for group in options_of(objects).serve_groups:
+    for group in objects.options.serve_groups:
         role = objects.one("ClusterRole", preflight.READERS[group])
         (rule,) = role["rules"]
         assert rule["apiGroups"] == [group]
@@ -224,18 +215,6 @@ QUESTIONS = (
 )
 
 
-def _wants(requests: Sequence[Request]) -> Iterator[Want]:
-    for request in requests:
-        if not request.verb:
-            yield Want(request.method.lower(), path=request.path)
-            continue
-        parts = request.path.strip("/").split("/")
-        group = parts[1] if parts[0] == "apis" else ""
-        field, _, name = request.query.get("fieldSelector", "").partition("=")
-        narrowed = name if field == "metadata.name" else ""
-        yield Want(request.verb, group, request.resource, request.namespace, request.name or narrowed)
-
-
 async def test_everything_the_adapter_asks_for_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,20 +229,16 @@ async def test_everything_the_adapter_asks_for_is_allowed(
     series = SeriesSet(Series(name, labels, lambda now: now) for name, labels in SERIES)
     now = time.time  # noqa: TID251  # as the adapter's, which is the real one
     async with Cluster() as cluster, Prometheus(series, now) as prometheus:
-        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        cluster.create(plain("Node", "n1"))
         for kind, version, name in (
             ("Pod", "v1", "web-0"),
             ("Ingress", "networking.k8s.io/v1", "web"),
             ("Deployment", "apps/v1", "web"),
         ):
-            cluster.create(
-                {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}}
-            )
+            cluster.create(plain(kind, name, "shop") | {"apiVersion": version})
         async with support.running(tmp_path, cluster, prometheus.url, *others, *groups) as adapter:
             answers = [await adapter.get(f"/apis/{quote(path)}?labelSelector=a%21%3Db") for path in QUESTIONS]
-        wants = set(
-            _wants([request for request in cluster.requests if request.user_agent == "fastpath-adapter"])
-        )
+        wants = {Want.of(each) for each in cluster.requests if each.user_agent == "fastpath-adapter"}
     assert [answer.status for answer in answers] == [200] * len(QUESTIONS), answers
     rights = Rights(objects, "fastpath", "fastpath")
     assert [want for want in sorted(wants) if not rights.allow(want)] == []

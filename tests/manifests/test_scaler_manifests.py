@@ -8,7 +8,7 @@ import pytest
 from adapter.autoscaler import ready_store
 from adapter.autoscaler.forecasts import verdict_store
 from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
-from adapter.config.options import SERVE, Options
+from adapter.config.options import SERVE
 from adapter.kubernetes.ownership import installation_lock
 from adapter.model.autoscaling import floor, slices
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
@@ -25,10 +25,7 @@ WORKLOADS = (
     ("apps", "statefulsets"),
     ("", "replicationcontrollers"),
 )
-
-
 LEASE_GROUP = "coordination.k8s.io"
-
 SCALER, SERVER = "fastpath-scaler", "fastpath"
 """The names of the two Deployments, and of their accounts."""
 
@@ -49,13 +46,6 @@ def overlay() -> Objects:
 composed = functools.partial(rendered.compose, kinds=True)
 
 
-def options_of(objects: Objects) -> Options:
-    """Return what the arguments of the only Deployment mean; none is without effect."""
-    options, notices = SERVE.parse(objects.container["args"])
-    assert notices == ()
-    return options
-
-
 with_scaler = pytest.mark.parametrize("components", COMPONENTS, ids="+".join)
 
 
@@ -68,10 +58,7 @@ def _needs(namespace: str) -> list[Want]:
     wants += [Want(verb, "autoscaling", "horizontalpodautoscalers", namespace) for verb in READS]
     wants += [Want(verb, GROUP, plural, namespace) for plural in (PLURAL, SCHEDULES) for verb in READS]
     wants += [Want("patch", GROUP, f"{SCHEDULES}/status", namespace, "office")]
-    wants += [
-        Want("get", "metrics.k8s.io", "pods", namespace),
-        Want("list", "metrics.k8s.io", "pods", namespace),
-    ]
+    wants += [Want(verb, "metrics.k8s.io", "pods", namespace) for verb in ("get", "list")]
     wants += [Want(verb, group, "queue_length", namespace) for group in METRICS for verb in ("get", "list")]
     return wants
 
@@ -108,10 +95,10 @@ def test_the_scaler_has_pods_and_an_account_of_its_own(components: tuple[str, ..
     rendered.assert_restricted(scaler)
     assert scaler.container["command"] == ["fastpath", "scale"]
     assert (scaler.pod["serviceAccountName"], server.pod["serviceAccountName"]) == (SCALER, SERVER)
-    assert (options_of(scaler).serve_floors, options_of(scaler).scaler) == (False, False)
-    assert (options_of(server).serve_floors, options_of(server).scaler) == (True, False)
-    assert options_of(scaler).prometheus_url == options_of(server).prometheus_url
-    assert options_of(scaler).config == options_of(server).config
+    assert (scaler.options.serve_floors, scaler.options.scaler) == (False, False)
+    assert (server.options.serve_floors, server.options.scaler) == (True, False)
+    assert scaler.options.prometheus_url == server.options.prometheus_url
+    assert scaler.options.config == server.options.config
     labels = {
         name: objects.one("Deployment", name)["spec"]["template"]["metadata"]["labels"]
         for name in (SCALER, SERVER)
@@ -261,12 +248,9 @@ def test_the_journal_is_for_whom_it_is_bound_to() -> None:
     )
 
 
-# --- in the pods of the metrics APIs -----------------------------------------------------------------------
-
-
 def test_in_process_the_same_pods_serve_and_scale() -> None:
     objects = composed("scaler-in-process")
-    assert options_of(objects).scaler is True
+    assert objects.options.scaler is True
     for kind in ("Deployment", "ServiceAccount", "PodDisruptionBudget"):
         assert [each["metadata"]["name"] for each in objects.all(kind)] == [SERVER]
     rights = Rights(objects, SERVER, "fastpath")

@@ -68,9 +68,6 @@ def test_each_alert_is_tested_firing_and_silent(name: str) -> None:
     assert any(not case["exp_alerts"] for case in cases)
 
 
-# --- mutants -----------------------------------------------------------------------------------------------
-
-
 def mutants(rule: JSON) -> Iterator[JSON]:
     """Yield rules with another threshold, comparison or duration; the tests of the alert must fail."""
     expr, duration = rule["expr"].strip(), rule["for"]
@@ -200,9 +197,6 @@ def test_the_page_lists_every_alert_with_its_severities() -> None:
     for rule in RULES:
         severities.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
     assert {name: text.split(", ") for name, text in rows.items()} == severities
-
-
-# --- kustomize ---------------------------------------------------------------------------------------------
 
 
 def test_the_base_of_runbooks_can_be_set_as_the_page_says(tmp_path: Path) -> None:

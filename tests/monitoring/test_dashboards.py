@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from fastpath_sandbox.apiserver.server import Cluster
 from scripts.generate import dashboards
 from scripts.generate.panels import DASHBOARDS, Dashboard, Panel, Query
 from tests.monitoring import expressions
 from tests.monitoring.test_alerts import RULES, UNIT_TESTS
 from tests.support import adapter as support
 from tests.support.adapter import RunningAdapter
+from tests.support.objects import api_service
 from tests.support.processor import Limit
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.tools import free_port
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 from tests.world.workloads import BOOSTED, HOME, NAMESPACE, OWN, STANDIN_FLAGS
 from tests.world.world import sandboxed
 
@@ -105,8 +105,6 @@ def test_conventions_of_panels(dashboard: Dashboard) -> None:
     assert len(set(titles)) == len(titles)
 
 
-# --- a real run --------------------------------------------------------------------------------------------
-
 GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io")
 PATHS = (
     f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/backlog?labelSelector=queue%3D{BOOSTED}",
@@ -115,32 +113,12 @@ PATHS = (
 )
 
 
-@contextlib.asynccontextmanager
-async def asking(adapter: RunningAdapter) -> AsyncIterator[None]:
-    """Send requests as HPAs do until the block ends."""
-
-    async def ask() -> None:
-        while True:
-            for path in PATHS:
-                await adapter.get(path)
-            await asyncio.sleep(0.1)
-
-    task = asyncio.create_task(ask(), name="callers")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def register(cluster: Cluster) -> None:
-    for group in GROUPS:
-        name = f"v1beta1.{group}"
-        service = {"namespace": HOME, "name": "fastpath"}
-        spec = {"group": group, "version": "v1beta1", "service": service, "insecureSkipTLSVerify": True}
-        spec |= {"groupPriorityMinimum": 100, "versionPriority": 100}
-        kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-        cluster.create({**kind, "metadata": {"name": name}, "spec": spec})
+async def ask(adapter: RunningAdapter) -> None:
+    """Send requests as HPAs do."""
+    while True:
+        for path in PATHS:
+            await adapter.get(path)
+        await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager
@@ -154,7 +132,8 @@ async def recorded(tmp_path: Path, prometheus_server: PrometheusFactory) -> Asyn
         labels={"namespace": HOME, "pod": "fastpath-a"},
     )
     async with sandboxed(tmp_path) as world:
-        register(world.sandbox)
+        for group in GROUPS:
+            world.sandbox.create(api_service(f"v1beta1.{group}", {"namespace": HOME, "name": "fastpath"}))
         (tmp_path / "rules.yaml").write_text(world.rules)
         world.hpa(BOOSTED, "pods-scraped")
         world.fpa(OWN, "pods-scraped")
@@ -168,7 +147,7 @@ async def recorded(tmp_path: Path, prometheus_server: PrometheusFactory) -> Asyn
         )
         async with (
             support.running(tmp_path, world.sandbox, world.prometheus.url, *arguments) as adapter,
-            asking(adapter),
+            running(ask(adapter)),
         ):
             ready = "min(fastpath_autoscaler_ready_pods) >= 2"
             await asyncio.to_thread(server.wait_for, ready)

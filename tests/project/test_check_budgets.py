@@ -1,11 +1,12 @@
 """scripts/check-budgets fails beyond a budget of lines or names, and for a class name in two modules."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import tools
 
 ROOT = Path(__file__).parents[2]
 _SETTINGS = """\
@@ -33,12 +34,7 @@ def check(folder: Path, *arguments: str, **modules: str) -> tuple[int, str, str]
     for name, text in modules.items():
         place = "tests" if name.startswith("test_") else "package"
         (folder / place / f"{name}.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, str(folder / "scripts" / "check-budgets"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = tools.call(sys.executable, folder / "scripts" / "check-budgets", *arguments)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -1,13 +1,12 @@
 """A run that misses a branch of the decision code fails, names it, and still ends with pytest's summary."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import coverage_gate
+from tests.support import coverage_gate, tools
 
 BOTH = "assert sign(1) == 1\n    assert sign(-1) == -1"
 
@@ -49,14 +48,8 @@ def test_gate(
     )
     plugin = ["-p", "tests.support.coverage_gate", f"--numprocesses={processes}"]
     command = [sys.executable, "-m", "pytest", f"--rootdir={tmp_path}", *plugin]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={"PYTHONPATH": f"{tmp_path}:{request.config.rootpath}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = {"PYTHONPATH": f"{tmp_path}:{request.config.rootpath}"}
+    done = tools.call(*command, cwd=tmp_path, env=path)
     assert done.returncode == is_named, done.stdout + done.stderr
     last = done.stdout.rstrip().splitlines()[-1]
     assert re.search(r" 1 (failed|passed)\b.* in [0-9.]+s", last)

@@ -2,11 +2,10 @@
 
 import ast
 import os
-import subprocess
 
 import pytest
 
-from tests.support import defects
+from tests.support import defects, tools
 
 EXAMPLE = """tests: tests/model
 
@@ -75,10 +74,7 @@ def test_lines_that_are_not_there_once(before: str, after: str, fault: str) -> N
 
 def head() -> str:
     """Return the commit that is tested, which chooses the sample."""
-    run = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=defects.ROOT, capture_output=True, text=True, check=False
-    )
-    return run.stdout.strip()
+    return tools.call("git", "rev-parse", "HEAD", cwd=defects.ROOT).stdout.strip()
 
 
 def sampled() -> list[defects.Defect]:

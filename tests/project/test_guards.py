@@ -9,6 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.support import tools
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 INNER = Path(__file__).parent / "inner"
@@ -43,14 +45,8 @@ def run_inner(
     (directory / "test_inner.py").write_text("\n".join([HEAD, *sources]))
     plugins = ["-p", "tests.support.guards", "-p", "tests.support.timeguard", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml"), *plugins, *arguments]
-    return subprocess.run(
-        [*command, "test_inner.py"],
-        cwd=directory,
-        env={"PYTHONPATH": str(root), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = {"PYTHONPATH": str(root), "PATH": os.environ["PATH"]}
+    return tools.call(*command, "test_inner.py", cwd=directory, env=path)
 
 
 @pytest.fixture(scope="module")

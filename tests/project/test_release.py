@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from tests.chart import charts
+from tests.support import tools
 
 ROOT = Path(__file__).parents[2]
 DIGEST = f"sha256:{'ab' * 32}"
@@ -39,9 +40,6 @@ Finished = subprocess.CompletedProcess[str]
 def _load(name: str) -> Any:
     """Return what a script of scripts/ defines."""
     return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / name)))
-
-
-# The tag and the tree.
 
 
 @pytest.fixture
@@ -62,8 +60,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _check(tree: Path, *arguments: str) -> Finished:
-    command = [sys.executable, str(tree / "scripts" / "release-check"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return tools.call(sys.executable, tree / "scripts" / "release-check", *arguments)
 
 
 def test_a_tag_that_the_tree_agrees_with(tree: Path) -> None:
@@ -99,8 +96,6 @@ def test_all_places_of_this_tree_say_one_version() -> None:
     assert set(said.values()) == {version}
 
 
-# Its notes.
-
 TEXTS = Path(__file__).parent / "release"
 
 
@@ -108,13 +103,8 @@ def _notes(folder: Path, version: str, environment: Mapping[str, str]) -> Finish
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "release-notes", folder / "scripts")
     shutil.copy(TEXTS / "changelog.txt", folder / "CHANGELOG.md")
-    return subprocess.run(
-        [sys.executable, folder / "scripts" / "release-notes", version],
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = (sys.executable, folder / "scripts" / "release-notes", version)
+    return tools.call(*command, env={"PATH": os.environ["PATH"], **environment})
 
 
 @pytest.mark.parametrize(
@@ -165,14 +155,8 @@ def _calls(folder: Path) -> list[list[str]]:
 
 
 def _run(folder: Path, *command: str) -> Finished:
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_REPOSITORY": "Me/It"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    more = {"PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_REPOSITORY": "Me/It"}
+    return tools.call(*command, cwd=ROOT, env=os.environ | more)
 
 
 _BUILT = f"""
@@ -241,10 +225,7 @@ def test_the_package_names_the_version_and_the_published_image(
         for container in deployment["spec"]["template"]["spec"]["containers"]
     }
     assert images == {"ghcr.io/me/it:1.2.3-rc.1"}
-    text = subprocess.run(
-        ["tar", "-xzOf", file, "fastpath/Chart.yaml"], capture_output=True, check=True
-    ).stdout
-    packaged = yaml.safe_load(text)
+    packaged = yaml.safe_load(tools.call("tar", "-xzOf", file, "fastpath/Chart.yaml").stdout)
     assert packaged.pop("annotations")["artifacthub.io/prerelease"] == "true"
     here = yaml.safe_load((charts.CHART / "Chart.yaml").read_text())
     del here["annotations"]
@@ -271,8 +252,6 @@ def test_the_chart_is_pushed_with_helm(
     assert script.main(["1.2.3", "ghcr.io/me/it", str(dist), "oci://ghcr.io/me/it/charts"]) == 1
     assert capsys.readouterr().err == "scripts/chart: helm push: Error: denied\n"
 
-
-# What is inside an image.
 
 _LIBRARIES = {
     "OpenSSL": b"OpenSSL ",

@@ -1,10 +1,9 @@
 """Who gets in: the whole adapter against a cluster over real HTTPS, whose authorities and reviews change."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 import pytest
@@ -14,17 +13,18 @@ from adapter.config.options import SERVE
 from adapter.errors import InputError
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
 from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.certificates import NAME, UNUSUAL, Identity, Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
+from tests.support.objects import plain
 from tests.support.processor import limited
+from tests.support.serving import careless_context
 from tests.support.tls import Authority
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60), pytest.mark.usefixtures("rules")]
 
 RULES = """
 rules:
@@ -72,36 +72,17 @@ class Secured(Cluster):
 async def cluster(authority: Authority) -> AsyncIterator[Cluster]:
     """Return a cluster over HTTPS that publishes both authorities and knows one token."""
     async with Secured(authority) as cluster:
-        cluster.create(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}}
-        )
+        cluster.create(plain("Pod", "web-0", "shop"))
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "someone", ("devs",))
         publish(cluster, config_map(PROXY.pem, CLIENTS.pem))
         yield cluster
-
-
-@pytest.fixture
-async def prometheus() -> AsyncIterator[Prometheus]:
-    clock = ShiftedClock()
-    labels = {"namespace": "shop", "pod": "web-0"}
-    async with Prometheus(SeriesSet([Series("load", labels, lambda _: 7.0)]), clock.wall) as prometheus:
-        yield prometheus
-
-
-@pytest.fixture(autouse=True)
-def _rules(tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text(RULES)
 
 
 class CertifiedCaller:
     """Asks with a certificate over one connection that stays open."""
 
     def __init__(self, adapter: RunningAdapter, directory: Path, shown: Identity | None) -> None:
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        if shown is not None:
-            context.load_cert_chain(shown.write(directory))
+        context = careless_context(None if shown is None else shown.write(directory))
         self._url = adapter.url
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=1))
 
@@ -115,18 +96,9 @@ class CertifiedCaller:
         """Return the answer; of a handshake that fails status 0."""
         try:
             async with self._session.get(f"{self._url}{path}", headers=headers) as response:
-                body: Any = (
-                    await response.json()
-                    if response.content_type == "application/json"
-                    else await response.text()
-                )
-                return DecodedAnswer(response.status, body)
+                return await DecodedAnswer.of(response)
         except aiohttp.ClientError:
             return DecodedAnswer(0, None)
-
-
-async def metric_value(adapter: RunningAdapter, series: str) -> float:
-    return (await adapter.metric_lines(series.partition("{")[0]))[series]
 
 
 async def test_the_aggregator_and_an_autoscaler(
@@ -333,8 +305,10 @@ async def test_cache_times_are_flags(tmp_path: Path, cluster: Cluster, prometheu
 @pytest.mark.parametrize(
     ("flag", "expected"),
     [
-        ("authentication-kubeconfig", "a kubeconfig file; there is no such file"),
-        ("authorization-kubeconfig", "a kubeconfig file; there is no such file"),
+        *(
+            (f"{use}-kubeconfig", "a kubeconfig file; there is no such file")
+            for use in ("authentication", "authorization")
+        ),
         ("client-ca-file", "expected a file with PEM certificates: No such file"),
     ],
 )
@@ -371,7 +345,7 @@ async def test_an_authority_with_an_unknown_key_does_not_end_the_process(
     publish(cluster, odd)
     async with support.running(tmp_path, cluster, prometheus.url) as adapter, limited(5):
         unsupported = 'fastpath_faults_active{fault="trust-unsupported"}'
-        assert await metric_value(adapter, unsupported) == 1
+        assert (await adapter.metric_lines(unsupported))[unsupported] == 1
         publish(cluster, config_map(PROXY.pem, CLIENTS.pem))
         await adapter.wait_for("/metrics", lambda answer: f"{unsupported} 0.0" in answer.body)
         publish(cluster, odd)

@@ -5,7 +5,6 @@ the command as people run it.
 import asyncio
 import contextlib
 import re
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.support import certificates
 from tests.support import doctor as doctors
 from tests.support.adapter import RunningAdapter
 from tests.support.doctor import HANDSHAKE, REQUESTS, Doctor, hpa, register
+from tests.support.objects import plain
 from tests.support.prometheus import PrometheusFactory, PrometheusServer, VictoriaMetricsServer
 from tests.support.remotewrite import Written
 from tests.tools.ownerleases import owner_leases
@@ -53,7 +53,7 @@ Engine = PrometheusServer | VictoriaMetricsServer
 
 def write(prometheus: Engine, pods: list[str]) -> None:
     """Write eight minutes of requests, a sample every 15 s, and a queue that is read twice a minute."""
-    now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
+    now = CLOCK.wall()
     samples = []
     for pod in pods:
         labels = {"__name__": "http_requests_total", "namespace": "shop", "pod": pod}
@@ -64,22 +64,18 @@ def write(prometheus: Engine, pods: list[str]) -> None:
 
 def install(cluster: Cluster, port: int, rules: str = RULES) -> None:
     """Put the adapter behind the cluster as the manifests do: Service, pods with a ConfigMap, APIServices."""
-    metadata = {"name": "fastpath", "namespace": "fastpath"}
     service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
-    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
-    cluster.create(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"rules.yaml": rules}}
-    )
+    cluster.create(plain("Service", "fastpath", "fastpath", spec=service))
+    cluster.create(plain("ConfigMap", "fastpath", "fastpath", data={"rules.yaml": rules}))
     container = {
         "name": "fastpath",
         "args": ["serve", "--config=/etc/fastpath/rules", "--scaler"],
         "volumeMounts": [{"name": "rules", "mountPath": "/etc/fastpath/rules"}],
     }
     spec = {"containers": [container], "volumes": [{"name": "rules", "configMap": {"name": "fastpath"}}]}
-    pod = {**metadata, "name": "fastpath-0", "labels": {"app": "fastpath"}}
-    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": spec})
+    cluster.create(plain("Pod", "fastpath-0", "fastpath", {"app": "fastpath"}, spec=spec))
     for name in GROUPS:
-        register(cluster, name, {**metadata, "port": port})
+        register(cluster, name, {"name": "fastpath", "namespace": "fastpath", "port": port})
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support.adapter import DecodedAnswer, RunningAdapter
 from tests.support.clock import ShiftedClock
+from tests.support.objects import plain
 from tests.world import faulty
 from tests.world.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
 from tests.world.mount import Mount
@@ -81,31 +82,16 @@ def _series(level: Callable[[float, float], float | None] = lambda _, level: lev
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
-        _add_pods(cluster)
+        for name in RIGHT:
+            cluster.create(plain("Pod", name, "shop", {"app": "web"}))
         yield cluster
-
-
-def _add_pods(cluster: Cluster) -> None:
-    for name in RIGHT:
-        metadata = {"name": name, "namespace": "shop", "labels": {"app": "web"}}
-        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 
 
 @pytest.fixture
 async def prometheus() -> AsyncIterator[FaultyPrometheus]:
-    async with _prometheus() as prometheus:
+    now = time.time  # noqa: TID251 - adapter and server share the time of day
+    async with FaultyPrometheus(_series(), now) as prometheus:
         yield prometheus
-
-
-def _prometheus() -> FaultyPrometheus:
-    return FaultyPrometheus(_series(), time.time)  # noqa: TID251 - adapter and server share the time of day
-
-
-@pytest.fixture
-def rules(tmp_path: Path) -> Path:
-    path = tmp_path / "rules.yaml"
-    path.write_text(RULES)
-    return path
 
 
 # what is at fault here is not the API server's word about callers
@@ -278,9 +264,6 @@ async def test_an_object_without_a_value_is_absent(start: Start, prometheus: Fau
         await _healthy(adapter)
 
 
-# -- the API server -----------------------------------------------------------------------------------------
-
-
 async def test_the_adapter_starts_before_the_api_server(cluster: Cluster, start: Start) -> None:
     """Until the cluster is known nothing is "not found", and the aggregator gets the group documents."""
     await cluster.down()
@@ -312,9 +295,6 @@ async def test_a_kind_that_no_metric_names_is_not_mirrored(cluster: Cluster, sta
                 f"the server could not find the metric load for {kind}",
             )
         assert {request.resource for request in cluster.requests} == before
-
-
-# -- time ---------------------------------------------------------------------------------------------------
 
 
 async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Cluster) -> None:
@@ -355,9 +335,6 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
         )
         clock.monotonic_shift += 0.5
         await _failed(adapter, LOADS)
-
-
-# -- files --------------------------------------------------------------------------------------------------
 
 
 BROKEN_RULES = {

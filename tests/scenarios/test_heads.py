@@ -14,7 +14,7 @@ from fastpath_sandbox.prometheus.series import SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import certificates
 from tests.support.adapter import admit
-from tests.support.serving import Connection
+from tests.support.serving import Connection, careless_context
 from tests.world.processes import Fastpath
 from tests.world.workloads import CLOCK
 
@@ -36,7 +36,7 @@ class FrontedServer:
         self.pid = pid
         self._port = port
         self._proxy = proxy
-        self._anyone = _context()
+        self._anyone = careless_context()
 
     async def connect(self) -> Connection:
         return Connection(*await asyncio.open_connection("127.0.0.1", self._port, ssl=self._proxy))
@@ -81,18 +81,11 @@ class Stranger(asyncio.Protocol):
             self._transport.abort()
 
 
-def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[FrontedServer]:
     authority = certificates.Signer("aggregation-ca")
     (tmp_path / "ca.crt").write_text(authority.pem)
-    proxy = _context()
-    proxy.load_cert_chain(authority.issue("front-proxy-client").write(tmp_path))
+    proxy = careless_context(authority.issue("front-proxy-client").write(tmp_path))
     (tmp_path / "rules.yaml").write_text("rules: []\n")
     async with Cluster(now=CLOCK.wall) as cluster, Prometheus(SeriesSet(), CLOCK.wall) as prometheus:
         admit(cluster)

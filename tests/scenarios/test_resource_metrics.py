@@ -2,18 +2,18 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support.kubectl import Kubectl
+from tests.support.objects import plain
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.world.workloads import CLOCK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -58,7 +58,7 @@ NODES = {"node-a": (1.5, 2048 * MIB), "node-b": (0.5, 1024 * MIB)}
 
 
 def _write(prometheus: PrometheusServer) -> None:
-    now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
+    now = CLOCK.wall()
     samples = [
         Written({"__name__": "load", "namespace": "shop", "pod": "web-0"}, 1, now),
         Written({"__name__": "queue_depth", "namespace": "shop", "queue": "mail"}, 5, now),
@@ -77,20 +77,19 @@ def _write(prometheus: PrometheusServer) -> None:
     prometheus.write(*samples)
 
 
-def _pod(namespace: str, name: str, phase: str, **labels: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": phase}}
-
-
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
         for name in NODES:
-            cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        for number in range(2):
-            cluster.create(_pod("shop", f"web-{number}", "Running", app="web"))
-        cluster.create(_pod("shop", "done-0", "Succeeded", app="done"))
-        cluster.create(_pod("bank", "vault-0", "Running", app="vault"))
+            cluster.create(plain("Node", name))
+        for namespace, name, phase in (
+            ("shop", "web-0", "Running"),
+            ("shop", "web-1", "Running"),
+            ("shop", "done-0", "Succeeded"),
+            ("bank", "vault-0", "Running"),
+        ):
+            labels = {"app": name.partition("-")[0]}
+            cluster.create(plain("Pod", name, namespace, labels, status={"phase": phase}))
         yield cluster
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
@@ -12,8 +11,10 @@ import pytest
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support.kubectl import Kubectl
+from tests.support.objects import plain
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.world.workloads import CLOCK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -45,13 +46,9 @@ def _loads(now: float) -> list[Written]:
     ]
 
 
-def _write_loads(prometheus: PrometheusServer) -> None:
-    prometheus.write(*_loads(time.time()))  # noqa: TID251  # a real Prometheus looks at real time
-
-
 def _write(prometheus: PrometheusServer) -> None:
     """Write what the rules ask for: counters that grew by rates in PODS, gauges, queues."""
-    now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
+    now = CLOCK.wall()
     samples = _loads(now)
     for pod, rate in PODS.items():
         labels = {"__name__": "http_requests_total", "namespace": "shop", "pod": pod}
@@ -69,21 +66,13 @@ def _rewrite(rules: Path, text: str) -> None:
     rules.write_text(text)
 
 
-def _pod(name: str, **labels: str) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "labels": labels},
-    }
-
-
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
-        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        cluster.create(plain("Namespace", "shop"))
         for name in PODS:
-            cluster.create(_pod(name, app="web"))
-        cluster.create(_pod("other-0", app="other"))
+            cluster.create(plain("Pod", name, "shop", {"app": "web"}))
+        cluster.create(plain("Pod", "other-0", "shop", {"app": "other"}))
         yield cluster
 
 
@@ -92,13 +81,6 @@ async def prometheus(prometheus_server: PrometheusFactory) -> PrometheusServer:
     server = await asyncio.to_thread(prometheus_server)
     await asyncio.to_thread(_write, server)
     return server
-
-
-@pytest.fixture
-def rules(tmp_path: Path) -> Path:
-    path = tmp_path / "rules.yaml"
-    path.write_text(RULES)
-    return path
 
 
 async def test_kubectl_reads_metrics_once_prometheus_has_series(
@@ -204,6 +186,6 @@ async def test_prometheus_dies_and_comes_back(
         faults = await adapter.metric_lines("fastpath_faults_active")
         assert faults['fastpath_faults_active{fault="prometheus"}'] == 1
         await asyncio.to_thread(prometheus.start)
-        await asyncio.to_thread(_write_loads, prometheus)
+        await asyncio.to_thread(prometheus.write, *_loads(CLOCK.wall()))
         await adapter.wait_for(path, lambda answer: answer.status == 200 and answer.values == right)
         assert "[+]prometheus ok" in (await adapter.get("/readyz?verbose")).body

@@ -4,7 +4,6 @@ How long answers take, and what an hour adds up to, is the long run's to say.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,20 +14,7 @@ from tests.support import tools
 pytestmark = [pytest.mark.integration, pytest.mark.thorough, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
-SHORT = (
-    "--minutes",
-    "0.2",
-    "--requests",
-    "60",
-    "--fresh",
-    "10",
-    "--fill",
-    "200",
-    "--apps",
-    "8",
-    "--pods",
-    "3",
-)
+SHORT = ("--minutes=0.2", "--requests=60", "--fresh=10", "--fill=200", "--apps=8", "--pods=3")
 FAULTS = (
     "certificate_rotated",
     "pods_replaced",
@@ -42,13 +28,7 @@ FAULTS = (
 
 def test_a_short_soak() -> None:
     tools.require("prometheus", "prometheus")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.soak", *SHORT],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = tools.call(sys.executable, "-m", "benchmarks.soak", *SHORT, cwd=ROOT)
     assert done.returncode == 0, done.stderr + done.stdout[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])["figures"]
 

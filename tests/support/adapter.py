@@ -5,7 +5,6 @@ Both are on a sandbox cluster, or any other that can be pointed at, and a Promet
 
 import asyncio
 import contextlib
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -43,6 +42,11 @@ class DecodedAnswer(NamedTuple):
     status: int
     body: Any
 
+    @classmethod
+    async def of(cls, response: aiohttp.ClientResponse) -> "DecodedAnswer":
+        is_json = response.content_type == "application/json"
+        return cls(response.status, await response.json() if is_json else await response.text())
+
     @property
     def values(self) -> dict[str, str]:
         """Return the values of a custom metric by object name."""
@@ -62,9 +66,7 @@ class RunningAdapter:
 
     async def get(self, path: str) -> DecodedAnswer:
         async with self._session.get(f"{self.url}{path}", ssl=self.context, headers=self.headers) as response:
-            text = await response.text()
-            is_json = response.content_type == "application/json"
-            return DecodedAnswer(response.status, json.loads(text) if is_json else text)
+            return await DecodedAnswer.of(response)
 
     async def pods(self, namespace: str, metric: str, selector: str = "") -> DecodedAnswer:
         """Ask as an autoscaler does for a Pods metric."""
@@ -108,10 +110,9 @@ class RunningScaler:
         """Return the same scaler, asked at another port."""
         return RunningScaler(self.session, port, self.stop, self._run)
 
-    async def get(self, path: str) -> tuple[int, Any]:
+    async def get(self, path: str) -> DecodedAnswer:
         async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
-            is_json = response.content_type == "application/json"
-            return response.status, await response.json() if is_json else await response.text()
+            return await DecodedAnswer.of(response)
 
     async def shows(self, words: str, path: str = "/metrics") -> None:
         """Wait until a page holds the words."""
@@ -136,15 +137,6 @@ def admit(cluster: Cluster) -> None:
         cluster.create(certificates.config_map_object(certificates.config_map(front_proxy.pem, clients.pem)))
 
 
-def _aggregate(directory: Path, context: ssl.SSLContext) -> tuple[dict[str, str], list[str]]:
-    """Have a context show a front proxy's certificate; returns its headers and the flags to trust it."""
-    authority = certificates.Signer("aggregation-ca")
-    (directory / "aggregation-ca.crt").write_text(authority.pem)
-    context.load_cert_chain(authority.issue("front-proxy-client").write(directory))
-    headers = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}
-    return headers, [f"--requestheader-client-ca-file={directory / 'aggregation-ca.crt'}"]
-
-
 @contextlib.asynccontextmanager
 async def running(
     directory: Path,
@@ -167,8 +159,11 @@ async def running(
     headers, context = {"Authorization": f"Bearer {token}"}, ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if aggregated:
-        headers, more = _aggregate(directory, context)
-        arguments = (*arguments, *more)
+        authority, file = certificates.Signer("aggregation-ca"), directory / "aggregation-ca.crt"
+        file.write_text(authority.pem)
+        context.load_cert_chain(authority.issue("front-proxy-client").write(directory))
+        headers = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}
+        arguments = (*arguments, f"--requestheader-client-ca-file={file}")
     if admitted and isinstance(cluster, Cluster):
         admit(cluster)
     options, _ = SERVE.parse(

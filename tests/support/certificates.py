@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tests.support.objects import plain
+
 CLIENT_AUTH, SERVER_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 ANY_USE = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
 DAY = timedelta(days=1)
@@ -100,7 +102,18 @@ class Signer:
             builder = builder.add_extension(
                 x509.BasicConstraints(ca=is_authority, path_length=None), critical=True
             )
-        builder = builder.add_extension(_usage(may_sign=may_sign), critical=True)
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=True,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=may_sign,
+            crl_sign=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
         builder = builder.add_extension(self.identifier, critical=False)
         builder = builder.add_extension(_issued_by(issuer.identifier), critical=False)
         if uses:
@@ -154,12 +167,7 @@ def config_map(front_proxy: str = "", clients: str = "", **entries: object) -> d
 
 def config_map_object(entries: dict[str, str]) -> dict[str, Any]:
     """Return the whole ConfigMap for a sandbox cluster."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": "kube-system"},
-        "data": entries,
-    }
+    return plain("ConfigMap", NAME, "kube-system", data=entries)
 
 
 def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
@@ -188,18 +196,4 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now + lifetime[0])
         .not_valid_after(now + lifetime[1])
-    )
-
-
-def _usage(*, may_sign: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=True,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=may_sign,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
     )

@@ -1,6 +1,5 @@
 """What tests of `fastpath doctor` put into a cluster, and the command as they run it."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.doctor.hops import BoostOffer, Facts
 from fastpath_tools.live.facts import Leaders, Period, Unread
+from tests.support.objects import api_service
 from tests.support.verbs import Verb
 
 REQUESTS: dict[str, Any] = {
@@ -77,19 +77,9 @@ def web(replicas: int) -> dict[str, Any]:
 
 
 def register(cluster: Cluster, name: str, service: dict[str, Any], authority: bytes = b"") -> None:
-    """Create an available APIService; `authority` is its caBundle, without it nothing is verified."""
-    version, _, group = name.partition(".")
-    bundle = {"caBundle": base64.b64encode(authority).decode()}
-    cluster.create(
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": name},
-            "spec": {"group": group, "version": version, "service": service}
-            | (bundle if authority else {"insecureSkipTLSVerify": True}),
-            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
-        }
-    )
+    """Create an available APIService; `authority` is its caBundle."""
+    status = {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]}
+    cluster.create(api_service(name, service, authority) | {"status": status})
 
 
 class Doctor(Verb):

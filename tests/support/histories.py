@@ -187,9 +187,6 @@ class History:
             self._spells.remove(spell)
             spell.end()
 
-    def _suffers(self, process: Process, *names: str) -> bool:
-        return any(spell.process is process and spell.name in names for spell in self._spells)
-
     def _freeze(self, index: int, seconds: float, *, is_suspended: bool = False) -> None:
         process = self._process(index)
         if process.is_running:
@@ -228,7 +225,7 @@ class History:
 
     def _lag(self, index: int, seconds: float, lag: float) -> None:
         process = self._process(index)
-        if not self._suffers(process, "lag"):
+        if not any(spell.process is process and spell.name == "lag" for spell in self._spells):
             usual = process.lag
 
             def show(lag: Callable[[], float]) -> None:

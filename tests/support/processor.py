@@ -18,10 +18,6 @@ MOST = 6
 """How many times its seconds a limit lasts at most."""
 
 
-def _real() -> float:
-    return time.monotonic()  # noqa: TID251 - real time is what is bounded
-
-
 def waits() -> dict[str, float]:
     """Return how long each thread of this process and of those below it has waited for a processor."""
     found: dict[str, float] = {}
@@ -52,7 +48,7 @@ class Limit:
     def __init__(
         self,
         seconds: float,
-        clock: Callable[[], float] = _real,
+        clock: Callable[[], float] = time.monotonic,  # noqa: TID251 - real time is what is bounded
         waits: Callable[[], dict[str, float]] = waits,
     ) -> None:
         self.seconds = seconds

@@ -8,7 +8,6 @@ import http.client
 import json
 import shutil
 import signal
-import subprocess
 import time
 import types
 import urllib.parse
@@ -23,23 +22,25 @@ from tests.support import remotewrite, tools
 from tests.support.processor import Limit
 
 START_SECONDS = 20.0
-"""How long a start, a stop or an awaited answer may take; on an idle machine a start takes 0.3 s."""
-
-_POLL_SECONDS = 0.02
+"""How long a start or an awaited answer may take; on an idle machine a start takes 0.3 s."""
 
 
-class _Server:
+class _Server(tools.ServerProgram):
     """A program with its own directory and port; the port stays the same over restarts."""
 
-    name = ""
     ready = ""
     """The path that answers 200 once it is ready."""
 
     def __init__(self, directory: Path, program: str) -> None:
-        self._program = tools.require(program, program)
+        path = tools.require(program, program)
+        super().__init__(
+            program,
+            directory,
+            lambda _: [path, *self._arguments()],
+            lambda _: self._request("GET", self.ready)[0] == 200,
+            START_SECONDS,
+        )
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = tools.free_port()
         directory.mkdir(parents=True, exist_ok=True)
 
     def _arguments(self) -> Sequence[str]:
@@ -50,33 +51,6 @@ class _Server:
         """The base URL, without a slash at its end."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start it and wait until it is ready; try another port if another program takes this one."""
-        assert self._process is None, "it is running"
-        for _ in range(5):
-            with (self._directory / "log").open("wb") as log:
-                self._process = subprocess.Popen(
-                    [self._program, *self._arguments()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            if self._wait_ready():
-                return
-            self._process = None
-            if "address already in use" not in self.log():
-                break
-            self.port = tools.free_port()
-        pytest.fail(f"{self.name} did not start:\n{self.log()}", pytrace=False)
-
-    def stop(self) -> None:
-        """End it in order, as Kubernetes would; nothing happens when it does not run."""
-        self._end(subprocess.Popen.terminate)
-
-    def kill(self) -> None:
-        """End it at once; connections break. Nothing happens when it does not run."""
-        self._end(subprocess.Popen.kill)
-
     def write(self, *samples: remotewrite.Written) -> None:
         """Add samples to the running server; they can be queried when this returns.
 
@@ -86,23 +60,6 @@ class _Server:
         headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
         status, answer = self._request("POST", "/api/v1/write", body, headers)
         assert status == 204, answer
-
-    def log(self) -> str:
-        """Return what the last start has printed so far."""
-        return (self._directory / "log").read_text(errors="replace")
-
-    def _wait_ready(self) -> bool:
-        assert self._process is not None
-        limit = Limit(START_SECONDS)
-        while self._process.poll() is None:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                if self._request("GET", self.ready)[0] == 200:
-                    return True
-            if limit.left() <= 0:
-                self.kill()
-                return False
-            time.sleep(_POLL_SECONDS)
-        return False
 
     def _request(
         self,
@@ -116,21 +73,8 @@ class _Server:
             with connection.getresponse() as response:
                 return response.status, response.read().decode()
 
-    def _end(self, end: Callable[[subprocess.Popen[bytes]], None]) -> None:
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        end(process)
-        try:
-            process.wait(START_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-
 
 class PrometheusServer(_Server):
-    name = "Prometheus"
     ready = "/-/ready"
 
     def __init__(
@@ -186,7 +130,7 @@ class PrometheusServer(_Server):
         # promtool reads the whole file for each block, which lasts two hours by default
         command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=240h"]
         command += ["openmetrics", str(source), str(self._directory / "tsdb")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = tools.call(*command)
         assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 
     def pause(self) -> None:
@@ -226,7 +170,7 @@ class PrometheusServer(_Server):
                 return result
             if limit.left() <= 0:
                 pytest.fail(f"Prometheus never gave what {promql} was to give; last: {result}", pytrace=False)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(0.02)
 
 
 class PrometheusFactory:
@@ -278,7 +222,6 @@ def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prom
 class VictoriaMetricsServer(_Server):
     """A VictoriaMetrics of a single node."""
 
-    name = "VictoriaMetrics"
     ready = "/health"
 
     def __init__(self, directory: Path) -> None:

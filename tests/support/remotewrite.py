@@ -30,11 +30,11 @@ def _series(samples: Sequence[Written]) -> bytes:
         _message(1, _message(1, name.encode()) + _message(2, value.encode()))
         for name, value in sorted(samples[0].labels.items())
     )
-    return b"".join((*labels, *(_message(2, _sample(each)) for each in samples)))
-
-
-def _sample(sample: Written) -> bytes:
-    return b"\x09" + struct.pack("<d", sample.value) + b"\x10" + _varint(round(sample.time * 1000))
+    values = (
+        b"\x09" + struct.pack("<d", each.value) + b"\x10" + _varint(round(each.time * 1000))
+        for each in samples
+    )
+    return b"".join((*labels, *(_message(2, value) for value in values)))
 
 
 def _message(number: int, body: bytes) -> bytes:

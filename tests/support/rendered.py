@@ -8,7 +8,6 @@ import functools
 import json
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from adapter.config.options import SERVE, Options
+from fastpath_sandbox.apiserver.requests import Request
 from tests.support import tools
+from tests.support.objects import api_service, plain
 
 ROOT = Path(__file__).parent.parent.parent
 MANIFESTS = ROOT / "manifests"
@@ -81,6 +83,13 @@ class Objects:
         found: JSON = container
         return found
 
+    @property
+    def options(self) -> Options:
+        """Return what the arguments of the only Deployment mean; none is without effect."""
+        options, notices = SERVE.parse(self.container["args"])
+        assert notices == ()
+        return options
+
 
 class Want(NamedTuple):
     """What someone wants to do.
@@ -94,6 +103,17 @@ class Want(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
+
+    @classmethod
+    def of(cls, request: Request) -> "Want":
+        """Return what a request to a sandbox wanted to do."""
+        if not request.verb:
+            return cls(request.method.lower(), path=request.path)
+        parts = request.path.strip("/").split("/")
+        group = parts[1] if parts[0] == "apis" else ""
+        field, _, name = request.query.get("fieldSelector", "").partition("=")
+        narrowed = name if field == "metadata.name" else ""
+        return cls(request.verb, group, request.resource, request.namespace, request.name or narrowed)
 
 
 class Rights:
@@ -169,9 +189,7 @@ def covers(rule: JSON, want: Want) -> bool:
 def kubectl_version() -> tuple[int, int]:
     """Return kubectl's version; the test is skipped where there is no kubectl."""
     program = tools.require("kubectl", "kubernetes-client")
-    done = subprocess.run(
-        [program, "version", "--client", "--output=json"], capture_output=True, text=True, check=True
-    )
+    done = tools.call(program, "version", "--client", "--output=json")
     found = re.match(r"v(\d+)\.(\d+)", json.loads(done.stdout)["clientVersion"]["gitVersion"])
     assert found is not None
     return int(found[1]), int(found[2])
@@ -189,7 +207,7 @@ def render(folder: Path) -> Objects:
             f"kubectl {written} has no kustomize v5 (1.27 does): only the plain files of manifests/base are "
             "checked"
         )
-    done = subprocess.run([program, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    done = tools.call(program, "kustomize", folder)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr  # kustomize warns of fields that it will drop
     return Objects(yaml.load_all(done.stdout, yaml.CSafeLoader))
@@ -211,12 +229,8 @@ def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
         else:
             yield from yaml.safe_load_all((base / name).read_text())
     for generator in kustomization.get("configMapGenerator", ()):
-        yield {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": generator["name"], "namespace": generator["namespace"]},
-            "data": {name: (base / name).read_text() for name in generator["files"]},
-        }
+        data = {name: (base / name).read_text() for name in generator["files"]}
+        yield plain("ConfigMap", generator["name"], generator["namespace"], data=data)
 
 
 def write_overlay(
@@ -278,17 +292,6 @@ def blocks(page: str, info: str) -> list[str]:
 
 def prometheus_adapter_registration(name: str, port: int = 443) -> JSON:
     """Return an APIService as the chart of prometheus-adapter has it."""
-    version, _, group = name.partition(".")
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "service": {"namespace": "monitoring", "name": "prometheus-adapter", "port": port},
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        },
-    }
+    made = api_service(name, {"namespace": "monitoring", "name": "prometheus-adapter", "port": port})
+    made["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    return made

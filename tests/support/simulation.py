@@ -43,8 +43,6 @@ def figures(policy: str, loads: Load | Mapping[str, Load], start_up: int = 20, *
     return run(policy, loads, start_up, **scenario).runs[0]
 
 
-# -- the verb
-
 HPA = """\
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

@@ -16,7 +16,8 @@ import random
 from asyncio import events
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
@@ -52,11 +53,6 @@ Document = dict[str, Any]
 Prepare = Callable[[], Awaitable[None]]
 
 
-class _NoSelector:
-    def select(self, _timeout: float | None) -> list[Any]:
-        return []
-
-
 class _Task(asyncio.Task[_T]):
     """A task with the same place in a set in each run, so that all happens in the same order."""
 
@@ -83,7 +79,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
     def __init__(self, process: "Process") -> None:
         super().__init__()
         self._process = process
-        self._selector = _NoSelector()
+        self._selector = SimpleNamespace(select=lambda _timeout: [])
         self.set_exception_handler(lambda _loop, _context: None)
         self.set_task_factory(lambda loop, work, **options: _Task(work, loop=loop, **options))
 
@@ -166,7 +162,7 @@ class SliceWorld:
         self._version = 0
         self._shown: dict[tuple[int, str], WatchEvent[Any] | None] = {}
         """The events of changes by version and name of scalers, None where no watch has one."""
-        self._watches: list[LateWatch] = []
+        self.watches: list[LateWatch] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -245,7 +241,7 @@ class SliceWorld:
             self.leases[name] = document
         change = LeaseChange(self.now, self._version, name, before, document)
         self.log.append(change)
-        for watch in self._watches:
+        for watch in self.watches:
             watch.report(change)
         return document
 
@@ -318,7 +314,7 @@ class SliceWorld:
         self.end_watches()
 
     def end_watches(self) -> None:
-        for watch in self._watches:
+        for watch in self.watches:
             watch.end()
 
     def show(self, change: LeaseChange, source: ListWatch[Any], name: str) -> WatchEvent[Any] | None:
@@ -336,12 +332,6 @@ class SliceWorld:
                 event = cast("WatchEvent[Any]", source.codec.decode_event(content))
             self._shown[change.version, name] = event
         return self._shown[change.version, name]
-
-    def watch(self, watch: "LateWatch") -> None:
-        self._watches.append(watch)
-
-    def unwatch(self, watch: "LateWatch") -> None:
-        self._watches.remove(watch)
 
     # -- processes -------------------------------------------------------------------------------------------
 
@@ -378,7 +368,7 @@ class SliceWorld:
 
     def close(self) -> None:
         """End all processes without a trace: what they still want to do has no effect."""
-        self._watches.clear()
+        self.watches.clear()
         self.writers.clear()
         for process in self.processes:
             process.close()
@@ -515,7 +505,7 @@ class Process:
         self.mode, self.stalled, self.lag = "good", False, lambda: 0.01
 
     def cut_watches(self) -> None:
-        for watch in list(self.world._watches):
+        for watch in list(self.world.watches):
             if watch.process is self:
                 watch.end()
 
@@ -597,14 +587,14 @@ class _Client:
                 raise KubernetesError(410, "Expired", "too old")
             for change in world.log[int(resource_version) :]:
                 watch.report(change)
-            world.watch(watch)
+            world.watches.append(watch)
 
         await self._call("watch", 10, begin)
         try:
             yield watch.events(silence)
         finally:
-            if watch in world._watches:
-                world.unwatch(watch)
+            if watch in world.watches:
+                world.watches.remove(watch)
 
     async def _call(self, verb: str, seconds: float, act: Callable[[], _T], path: str = "") -> _T:
         process, world, dice = self._process, self._process.world, self._process.world.dice
@@ -621,7 +611,13 @@ class _Client:
         def land() -> None:
             faults = world.lock_faults if f"/{installation_lock.NAMESPACE}/" in path else {}
             status = 503 if mode == "error" else world.faults.get(verb, faults.get(verb, 0))
-            done = _try(functools.partial(_refuse, status) if status else act)
+            done: tuple[object, KubernetesError | None]
+            done = None, KubernetesError(status, "Refused", "refused")
+            if not status:
+                try:
+                    done = act(), None
+                except KubernetesError as error:
+                    done = None, error
             settle = functools.partial(_settle, future, *done)
             if mode != "deaf" and status != HANGS:
                 world.after(back, settle)
@@ -630,26 +626,12 @@ class _Client:
             world.after(there, land)
         if seconds == math.inf:
             return cast("_T", await future)
-        timer = process.loop.call_later(seconds, _give_up, future)
+        late = KubernetesError(0, "Timeout", "no answer")
+        timer = process.loop.call_later(seconds, _settle, future, None, late)
         try:
             return cast("_T", await future)
         finally:
             timer.cancel()
-
-
-def _refuse(status: int) -> NoReturn:
-    raise KubernetesError(status, "Refused", "refused")
-
-
-def _try(act: Callable[[], object]) -> tuple[object, KubernetesError | None]:
-    try:
-        return act(), None
-    except KubernetesError as error:
-        return None, error
-
-
-def _give_up(future: asyncio.Future[Any]) -> None:
-    _settle(future, None, KubernetesError(0, "Timeout", "no answer"))
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: KubernetesError | None) -> None:

@@ -28,15 +28,17 @@ class Pauses:
 
 
 @contextlib.asynccontextmanager
-async def running(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
-    """Run a coroutine beside the block, and cancel it at the end; its own exception fails the test."""
-    task = asyncio.create_task(work)
+async def running(*works: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Run coroutines beside the block, and cancel them at the end; an exception of theirs fails the test."""
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
 
 
 class Turns:

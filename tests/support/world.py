@@ -39,6 +39,7 @@ from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
+from tests.support.waiting import running
 
 FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
 
@@ -299,15 +300,10 @@ async def world(rules: str | Ruleset, *, attempted: bool = True, **ends: Any) ->
     """
     made = RulesWorld(**ends)
     await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
-    async with made.cache:
-        relisting = asyncio.create_task(made.relister.run())
-        try:
-            if attempted:
-                await made.relister.attempted.wait()
-            yield made
-        finally:
-            relisting.cancel()
-            await asyncio.gather(relisting, return_exceptions=True)
+    async with made.cache, running(made.relister.run()):
+        if attempted:
+            await made.relister.attempted.wait()
+        yield made
 
 
 def compile_text(text: str, catalogue: Catalogue = resources.BUILTIN) -> Ruleset:

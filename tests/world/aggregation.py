@@ -25,6 +25,7 @@ from tests.support import certificates, rendered
 from tests.support.adapter import RunningAdapter
 from tests.support.certificates import Signer
 from tests.support.kubectl import TOKEN
+from tests.support.objects import local_service, role_of
 from tests.support.processor import limited
 from tests.support.rendered import Objects, Want
 from tests.support.tls import Authority
@@ -80,7 +81,6 @@ _RIGHTS = (
     "RoleBinding",
 )
 _ADMIN = "admin"
-_RBAC = "rbac.authorization.k8s.io"
 _DENIED_TTL = "100ms"
 _POLL_SECONDS = 0.2
 
@@ -215,15 +215,7 @@ class FrontedControlPlane(RealBackend):
 
     async def grant(self, cluster: ClusterUnderTest, user: str, rule: Document) -> None:
         name = f"{user}-{rule['verbs'][0]}-{rule['resources'][0].replace('/', '-')}"
-        metadata = {"name": name, "namespace": cluster.namespace}
-        binding = {
-            "subjects": [{"kind": "User", "name": user, "apiGroup": _RBAC}],
-            "roleRef": {"kind": "Role", "name": name, "apiGroup": _RBAC},
-        }
-        role = {"apiVersion": f"{_RBAC}/v1", "metadata": metadata}
-        await cluster.create(
-            role | {"kind": "Role", "rules": [rule]}, role | {"kind": "RoleBinding"} | binding
-        )
+        await cluster.create(*role_of(user, name, [rule], cluster.namespace))
 
     async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
         """The API server adds its file's certificates to the published ones, and removes only expired ones.
@@ -390,13 +382,7 @@ def _registrations(
     objects: Objects, port: int, authority: Authority, group_versions: Sequence[str]
 ) -> Sequence[Document]:
     """Return the Service and the APIServices of the manifests, leading to a port of loopback."""
-    service = objects.one("Service")
-    local: Document = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": service["metadata"],
-        "spec": {"type": "ExternalName", "externalName": "localhost"},
-    }
+    local = local_service(SERVICE, NAMESPACE) | {"metadata": objects.one("Service")["metadata"]}
     bundle = base64.b64encode(authority.file.read_bytes()).decode()
     found = [local]
     found_names = {each["metadata"]["name"] for each in objects.all("APIService")}

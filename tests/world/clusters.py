@@ -18,32 +18,12 @@ from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support.adapter import RunningAdapter
 from tests.support.kubectl import TOKEN, Finished, Kubectl
+from tests.support.objects import definition, plain, role_of
 from tests.support.processor import limited
 from tests.world.controlplane import ControlPlane
 
 WIDGETS = "widgets.e2e.fastpath.io"
 _GROUP, _PLURAL = WIDGETS.partition(".")[2], WIDGETS.partition(".")[0]
-
-_CUSTOM_RESOURCE = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": WIDGETS},
-    "spec": {
-        "group": _GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": _PLURAL, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
 
 Document = dict[str, Any]
 
@@ -109,7 +89,7 @@ class ClusterUnderTest:
 
     async def open(self) -> None:
         """Make the namespace, and a user that may ask adapters."""
-        await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        await self.create(plain("Namespace", self.namespace))
         self.token = await self.backend.caller_token(self)
 
     @contextlib.asynccontextmanager
@@ -156,15 +136,9 @@ class ClusterUnderTest:
     async def names(self, kind: str, selector: str = "", namespace: str | None = None) -> list[str]:
         """Return what ``kubectl get KIND -l SELECTOR`` lists, in order; cluster-scoped: `namespace` ""."""
         where = self.namespace if namespace is None else namespace
-        arguments = [
-            "get",
-            kind,
-            "-o",
-            "name",
-            *(["-n", where] if where else []),
-            *(["-l", selector] if selector else []),
-        ]
-        return [line.rpartition("/")[2] for line in (await self.kubectl(*arguments)).split()]
+        chosen = [*(["-n", where] if where else []), *(["-l", selector] if selector else [])]
+        listed = await self.kubectl("get", kind, "-o", "name", *chosen)
+        return [line.rpartition("/")[2] for line in listed.split()]
 
     async def limited(self, **allowed: Collection[str]) -> Config:
         """Return the kubeconfig of a user with these verbs by plural of the core group, in all namespaces."""
@@ -227,25 +201,9 @@ class RealBackend:
 
     async def caller_token(self, cluster: ClusterUnderTest) -> str:
         namespace = cluster.namespace
-        account = {"kind": "ServiceAccount", "name": "caller", "namespace": namespace}
-        await cluster.create(
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "caller", "namespace": namespace},
-            },
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": f"caller-{namespace}"},
-                "subjects": [account],
-                "roleRef": {
-                    "kind": "ClusterRole",
-                    "name": "cluster-admin",
-                    "apiGroup": "rbac.authorization.k8s.io",
-                },
-            },
-        )
+        await cluster.kubectl("create", "serviceaccount", "caller", "-n", namespace)
+        rights = ("--clusterrole=cluster-admin", f"--serviceaccount={namespace}:caller")
+        await cluster.kubectl("create", "clusterrolebinding", f"caller-{namespace}", *rights)
         issued = await cluster.kubectl("create", "token", "caller", "-n", namespace, "--duration=1h")
         kubeconfig = self._plane.token_kubeconfig(cluster.directory / "caller.kubeconfig", issued.strip())
         await self._until_allowed(cluster, kubeconfig, "/api/v1/nodes?limit=1")
@@ -259,7 +217,7 @@ class RealBackend:
         )
 
     async def install_widgets(self, cluster: ClusterUnderTest) -> None:
-        await cluster.create(_CUSTOM_RESOURCE)
+        await cluster.create(definition(WIDGETS, "Widget"))
         await cluster.kubectl("wait", "--for=condition=Established", f"crd/{WIDGETS}", "--timeout=30s")
 
     async def limit(
@@ -270,14 +228,7 @@ class RealBackend:
             {"apiGroups": [""], "resources": [plural], "verbs": sorted(verbs)}
             for plural, verbs in allowed.items()
         ]
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
-        binding = {
-            "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
-            "roleRef": {"kind": "ClusterRole", "name": user, "apiGroup": "rbac.authorization.k8s.io"},
-        }
-        await cluster.create(
-            role | {"kind": "ClusterRole", "rules": rules}, role | {"kind": "ClusterRoleBinding"} | binding
-        )
+        await cluster.create(*role_of(user, user, rules))
         await asyncio.to_thread(self._plane.kubeconfig, path, user, "e2e")
         await self._until_allowed(cluster, path, *(f"/api/v1/{plural}?limit=1" for plural in allowed))
         return path

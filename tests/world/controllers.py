@@ -14,6 +14,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter
+from tests.support.waiting import running
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.workloads import CLOCK, PERIOD, SETTINGS
 
@@ -54,12 +55,8 @@ async def workloads(sandbox: Cluster, startup: float = math.inf) -> AsyncIterato
             workloads.step(CLOCK.wall())
             await asyncio.sleep(_STEP_SECONDS)
 
-    task = asyncio.create_task(step(), name="workloads")
-    try:
+    async with running(step()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def autoscaling(cluster: ClusterUnderTest, adapter: Adapter) -> contextlib.AbstractAsyncContextManager[None]:

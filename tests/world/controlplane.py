@@ -11,11 +11,8 @@ import contextlib
 import http.client
 import os
 import shutil
-import socket
 import ssl
 import subprocess
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,8 +20,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.support.processor import Limit
+from tests.support import tools
 from tests.support.tls import Authority
+from tests.support.tools import ServerProgram, StartError
 from tests.world.frontproxy import NAME, FrontProxy
 
 VARIABLE = "KUBEBUILDER_ASSETS"
@@ -70,15 +68,6 @@ _AUDITED = {
 }
 """What the audit log has; `tests.e2e.scaleraudit` reads it."""
 
-START_SECONDS = 60.0
-STOP_SECONDS = 20.0
-_POLL_SECONDS = 0.05
-_LOG_TAIL = 4000
-
-
-class StartError(Exception):
-    """A program did not become ready; carries the end of its log."""
-
 
 def find_assets() -> Path | None:
     """Return the folder that the environment names, None where it names none."""
@@ -95,82 +84,7 @@ def find_controllers() -> Path | None:
 
 def minor_of(program: Path) -> int:
     """Return the minor version of a program of Kubernetes."""
-    said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
-    return int(said.split(".")[1])  # Kubernetes v1.36.2
-
-
-class ServerProgram:
-    """One server program with a port of its own, kept over restarts unless another program takes it.
-
-    `command` gives the command line for a port, `is_ready` asks whether it serves there.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        command: Callable[[int], Sequence[str]],
-        is_ready: Callable[[int], bool],
-    ) -> None:
-        self._name = name
-        self._log = directory / f"{name}.log"
-        self._command = command
-        self._is_ready = is_ready
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-
-    def start(self) -> None:
-        """Start it and wait until it is ready. Raises StartError."""
-        assert self._process is None, f"{self._name} runs"
-        for attempt in range(5):
-            if attempt or not self.port:
-                self.port = _free_port()
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    list(self._command(self.port)),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            if self._wait_ready():
-                return
-            self.kill()
-            if "address already in use" not in self.log():
-                break
-        raise StartError(f"{self._name} did not become ready; its log ends:\n{self.log()[-_LOG_TAIL:]}")
-
-    def stop(self) -> None:
-        """End it in order; nothing happens when it does not run."""
-        self._end(subprocess.Popen.terminate)
-
-    def kill(self) -> None:
-        """End it at once, as a crash does; nothing happens when it does not run."""
-        self._end(subprocess.Popen.kill)
-
-    def log(self) -> str:
-        """Return what it has printed since its last start."""
-        return self._log.read_text(errors="replace")
-
-    def _wait_ready(self) -> bool:
-        assert self._process is not None
-        limit = Limit(START_SECONDS)
-        while self._process.poll() is None and limit.left() > 0:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                if self._is_ready(self.port):
-                    return True
-            time.sleep(_POLL_SECONDS)
-        return False
-
-    def _end(self, signal: Callable[[subprocess.Popen[bytes]], None]) -> None:
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        signal(process)
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    return int(tools.call(program, "--version").stdout.split(".")[1])  # Kubernetes v1.36.2
 
 
 def make_etcd(program: Path, directory: Path) -> ServerProgram:
@@ -197,7 +111,7 @@ def make_etcd(program: Path, directory: Path) -> ServerProgram:
 
 def can_shard(program: Path) -> bool:
     """Tell whether a kube-apiserver has sharded lists and watches."""
-    return SHARDED in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+    return SHARDED in tools.call(program, "--help").stdout
 
 
 def make_api_server(
@@ -342,11 +256,10 @@ class ControlPlane:
 
     def close(self) -> None:
         """End all, the last started first."""
-        if self._controllers is not None:
-            self._controllers.stop()
-        if self._server is not None:
-            self._server.stop()
-        self._etcd.stop()
+        for program in (self._controllers, self._server, self._etcd):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if program is not None:
+                    program.stop()
 
     def kill_api_server(self) -> None:
         """Let the API server crash; what it stored stays."""
@@ -425,10 +338,3 @@ def _write_signing_keys(directory: Path) -> tuple[Path, Path]:
         )
     )
     return private, public
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

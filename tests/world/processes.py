@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import aiohttp
 from aiohttp import web
@@ -25,7 +25,7 @@ from yarl import URL
 from adapter.model.autoscaling import boost as model
 from fastpath_sandbox.listener import Listener
 from tests.support import tools
-from tests.support.adapter import Reachable
+from tests.support.adapter import DecodedAnswer, Reachable
 from tests.support.processor import limited
 from tests.world.scalewrites import Audit, Place
 from tests.world.workloads import CLOCK, HOME, RATIOS
@@ -116,12 +116,11 @@ class Fastpath:
                 await asyncio.sleep(0.05)
         raise AssertionError(f"{self.pod} did not start:\n{self.log}")
 
-    async def get(self, path: str) -> tuple[int, Any]:
+    async def get(self, path: str) -> DecodedAnswer:
         """Return status and content of a page for which no right is needed."""
         url = f"{self._scheme}://127.0.0.1:{self.port}{path}"
         async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as response:
-            is_json = response.content_type == "application/json"
-            return response.status, await response.json() if is_json else await response.text()
+            return await DecodedAnswer.of(response)
 
     async def end(self, by: signal.Signals = signal.SIGTERM) -> None:
         """End it and wait for that; nothing happens when it does not run."""
@@ -230,14 +229,9 @@ class Front(Listener):
         published = min(at_first, self._audit.published(target, now))
         said = answer.body.decode()
         if answer.status == 200:
-            said = _value_of(json.loads(said))
+            (item,) = json.loads(said)["items"]
+            said = item["value"]
             if int(said) < published:
                 self.stale.append(Stale(now, target, published, int(said)))
         self.floors[name].append((now, answer.status, said))
         return answer
-
-
-def _value_of(document: Any) -> str:
-    (item,) = document["items"]
-    value: str = item["value"]
-    return value

@@ -14,6 +14,7 @@ import aiohttp
 
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
+from tests.support.waiting import running
 from tests.world import controllers, watching
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.loads import Loads
@@ -124,14 +125,8 @@ class View(Loads):
             self._watch(f"{self._within('/api/v1')}/pods", self._saw_pod),
             self._start_pods(),
         ]
-        tasks = [asyncio.create_task(each) for each in watches]
-        try:
+        async with running(*watches):
             yield self
-            assert [each.exception() for each in tasks if each.done()] == []
-        finally:
-            for each in tasks:
-                each.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _within(self, api: str) -> str:
         return f"{api}/namespaces/{self.namespace}"

@@ -16,6 +16,7 @@ import aiohttp
 import yaml
 
 from adapter.model.autoscaling import floor as floors
+from tests.support.waiting import running
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.scalewrites import Audit
 
@@ -50,27 +51,14 @@ async def auditing(
         return lambda event, found: None if event == "DELETED" else see(found)
 
     autoscalers = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
-    published = follow(
-        session,
-        f"/api/v1/namespaces/{home}/configmaps",
-        seen(audit.saw_floors),
-        labelSelector=f"{floors.LABEL}=true",
-    )
-    tasks = [
-        asyncio.create_task(watch)
-        for watch in (
-            follow(session, f"/apis/apps/v1/namespaces/{namespace}/deployments", seen(audit.saw_target)),
-            follow(session, autoscalers, seen(audit.saw_autoscaler)),
-            published,
-        )
-    ]
-    try:
+    deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    published, of_floors = f"/api/v1/namespaces/{home}/configmaps", {"labelSelector": f"{floors.LABEL}=true"}
+    async with running(
+        follow(session, deployments, seen(audit.saw_target)),
+        follow(session, autoscalers, seen(audit.saw_autoscaler)),
+        follow(session, published, seen(audit.saw_floors), **of_floors),
+    ):
         yield
-        assert [task.exception() for task in tasks if task.done()] == []
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def follow(

@@ -23,6 +23,7 @@ from scripts.generate import crd, crd_schedules
 from tests.support import adapter, rendered
 from tests.support.adapter import RunningAdapter, RunningScaler
 from tests.support.kubectl import Kubectl
+from tests.support.objects import plain
 from tests.support.processor import limited
 from tests.support.waiting import until
 from tests.world import aggregation, controllers, oracle, watching
@@ -252,12 +253,10 @@ async def opened(cluster: ClusterUnderTest) -> AsyncIterator[World]:
             )
             await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         else:
-            home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}
-            for document in (
-                home,
-                *(part for path in DEFINITIONS for part in yaml.safe_load_all(path.read_text())),
-            ):
-                sandbox.create(document)
+            sandbox.create(plain("Namespace", HOME))
+            for path in DEFINITIONS:
+                for document in yaml.safe_load_all(path.read_text()):
+                    sandbox.create(document)
             await stack.enter_async_context(controllers.workloads(sandbox))
         async with world.watching(), world.running:
             yield world

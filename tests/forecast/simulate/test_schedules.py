@@ -206,9 +206,6 @@ def test_a_window_that_begins_in_some_days_is_seen_beside_a_long_one() -> None:
     ]
 
 
-# -- what the picture shows
-
-
 @pytest.mark.parametrize(
     ("policy", "window", "load", "expected"),
     [
@@ -233,8 +230,6 @@ def test_what_holds_the_count_in_a_window(
     assert {column.restraint for column in recording.columns[540:720]} == {expected}
     assert Restraint.SCHEDULED not in {column.restraint for column in recording.columns[:360]}
 
-
-# -- a week --------------------------------------------------------------------------------------------------
 
 WEEK = 7 * 86_400
 WEEK_EPOCH = timestamps.read_instant("2026-11-23T00:00:00Z")
