@@ -148,7 +148,7 @@ async def test_a_kind_of_ones_own(world: World, fronted: Fronted) -> None:
     metadata = {"name": "web", "namespace": world.namespace}
     await cluster.create(definition(GADGETS, "Gadget", subresources={"status": {}, "scale": paths}))
     await cluster.kubectl("wait", "--for=condition=Established", f"crd/{GADGETS}", "--timeout=30s")
-    granted = rendered.Objects([plain("Namespace", HOME), role])
+    granted = rendered.Objects([plain("Namespace", HOME), plain("ServiceAccount", SERVICE, HOME), role])
     await fronted.backend.admit(cluster, granted, SERVICE, HOME)
     await cluster.create(target | {"metadata": metadata, "spec": {"size": 1}})
     where = (GADGETS, "web", "-n", world.namespace)
