@@ -38,7 +38,7 @@ from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT64_MAX
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation
 from adapter.autoscaler.decide.trace import Step
-from adapter.bounds.lead import MOST_LEAD
+from adapter.bounds.timeline import MOST_LEAD
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.pods import PodFacts
 from adapter.model.quantity import from_milli
