@@ -247,7 +247,7 @@ class ForecastBook:
     async def _restore_all(self, controller: Controller, store: VerdictStore, now: int) -> None:
         await store.begin(self._entries.values())
         self._has_unknown = False
-        entries = list(self._entries.values()) if store.has_unclaimed else []
+        entries = list(self._entries.values()) if store.unclaimed else []
         restore = functools.partial(self._restore, controller, store, now)
         for _ in in_steps(entries, restore, self._defects, store.kind.in_a_row):
             await asyncio.sleep(0)
@@ -257,7 +257,7 @@ class ForecastBook:
     ) -> None:
         """Go on with the verdict of the previous owner, if it is about what is asked for now."""
         key, autoscaler = entry.state.key, entry.state.object
-        if self._entries.get(key) is not entry or not store.has(autoscaler.metadata.uid):
+        if self._entries.get(key) is not entry or autoscaler.metadata.uid not in store.unclaimed:
             return
         try:
             fingerprint = build_fingerprint(entry.basis, tuple(self._queries(autoscaler)))
