@@ -125,7 +125,7 @@ class SourceFactory:
         if self.scraped is None:
             return open_feed()
         parts = matchers.from_selector(narrowed)
-        return ScrapedPodsSource(self.scraped, metric, parts, subscriber, open_feed)
+        return ScrapedPodsSource(metric, subscriber, open_feed, self.scraped, parts)
 
     def _open_external(
         self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
@@ -136,7 +136,7 @@ class SourceFactory:
 
         if self.endpoints is None:
             return open_feed()
-        return ScrapedExternalSource(self.endpoints, metric, narrowed, subscriber, open_feed)
+        return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
 
     def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
