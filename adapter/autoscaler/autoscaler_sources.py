@@ -99,21 +99,18 @@ class BoostedHPAs:
 
     async def adopt_floors(self, number: int, floors: FloorWriter) -> None:
         """Take over what the previous owner of a slice has published, then put its boosted HPAs."""
-        pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
-        while True:
+        for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
             try:
                 published = dict(await floors.start())
+                break
             except NotLeadingError:
-                await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
+                pass  # the lease may be renewed yet, or the term ends
             except KubernetesError as error:
                 message = "the floors of the slice's previous owner cannot be adopted"
                 self._problems.report("floors", message, str(error), subject=f"slice {number}")
-                await asyncio.sleep(next(pauses))
             except Exception as error:  # noqa: BLE001 - everything else is scaled without the floors
                 self._problems.defects.note("unexpected error while adopting floors", error)
-                await asyncio.sleep(next(pauses))
-            else:
-                break
+            await asyncio.sleep(pause)
         self._problems.resolve("floors", subject=f"slice {number}")
         self._published[number] = published
         asking = [
