@@ -157,7 +157,7 @@ class Controller:
 
     def last_chain(self, key: Key) -> float | None:
         """Return the seconds from the load to the last write, None before the first."""
-        return self._monitoring.last_scale_duration.values.get((key.kind, key.namespace, key.name))
+        return self._monitoring.last_scale_duration.values.get(key.labels)
 
     def close(self) -> None:
         """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
