@@ -20,7 +20,7 @@ from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import OptionState
+from adapter.autoscaler.decide.observation import OptionState, is_active
 from adapter.autoscaler.decide.restraint import Restraint, restraint_of
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.snapshot import Snapshot
@@ -215,7 +215,7 @@ class CostKeeper:
         is_paused = now < marks.paused
         if is_paused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
             return []
-        first = sum(removal.is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
+        first = sum(is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
         fewer = snapshot.observation.replicas - replicas
         count = min(fewer + first, removal.count_active(pods) - replicas)
         choice = removal.choose(pods, snapshot.idleness, count, marks.costs)
@@ -306,7 +306,7 @@ def _undo(job: _CostJob) -> None:
 
 def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:
     """Note which pods have a cost of ours, and return one that has a cost of another writer, "" for none."""
-    costs = {pod.name: pod.deletion_cost for pod in pods if removal.is_active(pod)}
+    costs = {pod.name: pod.deletion_cost for pod in pods if is_active(pod)}
     if costs and not marks.is_known:
         marks.is_known, marks.wanted = True, now
         marks.costs |= {name: None for name, cost in costs.items() if -len(costs) <= (cost or 0) < 0}
