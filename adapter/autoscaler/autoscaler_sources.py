@@ -24,6 +24,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor, is_newer, is_over
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
+from adapter.steps import run_steps
 from adapter.telemetry.problems import ProblemLog
 
 
@@ -55,8 +56,7 @@ class AutoscalerSource:
             for one in self._objects
             if one.autoscaler is not None and slices.slice_of(one.namespace) == number
         ]
-        for _ in in_steps(keys, self._put, self._problems.defects):
-            await asyncio.sleep(0)
+        await run_steps(in_steps(keys, self._put, self._problems.defects))
 
     def _put(self, key: Key) -> None:
         autoscaler = self.find(key)
@@ -122,8 +122,7 @@ class BoostedHPAs:
         def follow(name: tuple[str, str]) -> None:
             self.changed(self._hpas.find(*name), *name)
 
-        for _ in in_steps(asking, follow, self._problems.defects):
-            await asyncio.sleep(0)
+        await run_steps(in_steps(asking, follow, self._problems.defects))
         self._drop_orphans(published, floors)
 
     def _drop_orphans(self, published: dict[str, Floor], floors: FloorWriter) -> None:

@@ -49,14 +49,6 @@ REFUSED_SECONDS, FAILED_SECONDS = 60.0, 15.0
 TAKEN_SECONDS = 10.0
 """For how long the cache may still show a cost that was taken back."""
 
-FOREIGN_COST, NO_REPLICA_SET, FORBIDDEN, RANKING = (
-    "ForeignDeletionCost",
-    "NoReplicaSet",
-    "Forbidden",
-    "Ranking",
-)
-"""Reasons of the condition IdleScaleDown, and but for the last one of events."""
-
 _UNEXPECTED = "unexpected error about the deletion costs of an autoscaler"
 
 
@@ -279,17 +271,17 @@ class CostKeeper:
         target = state.object.spec.scale_target_ref
         if pods and not removal.has_replica_set(target.kind, pods):
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
-            described = OptionState(False, NO_REPLICA_SET, text)
+            described = OptionState(False, "NoReplicaSet", text)
         elif marks.refused_until and now < marks.paused:
             again = f"a cost is tried again at {marks.refused_until}"
             text = f"pods may not be patched: install the component for idle scale-down; {again}"
-            described = OptionState(False, FORBIDDEN, text)
+            described = OptionState(False, "Forbidden", text)
         elif foreign:
             why = f": {marks.foreign}" if marks.foreign else ""
             text = f"Pod {foreign} has a {COST_ANNOTATION} of another writer, which is kept{why}"
-            described = OptionState(False, FOREIGN_COST, text)
+            described = OptionState(False, "ForeignDeletionCost", text)
         else:
-            described = OptionState(True, RANKING, "a scale-down removes the idlest pods first")
+            described = OptionState(True, "Ranking", "a scale-down removes the idlest pods first")
         if not described.holds and described.reason not in marks.told:
             marks.told.add(described.reason)
             self._actuator.event(state.object, Event("Warning", described.reason, described.message))

@@ -255,7 +255,6 @@ class AutoscalerState:
 
     @property
     def schedules(self) -> tuple[ScheduleDocument, ...]:
-        """The schedules that count for it."""
         known = self._context.schedules
         return () if known is None else known.applied(self.key)
 

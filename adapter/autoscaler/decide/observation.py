@@ -65,7 +65,6 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
         return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())
 
     def without_overdue(self) -> Self:
-        """Return the reading without `overdue_pods`."""
         late = frozenset(self.overdue_pods)
         return msgspec.structs.replace(
             self,

@@ -29,6 +29,7 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
 from adapter.scrape.targets import OwnUsage, ScrapedMetric
+from adapter.steps import run_steps
 from adapter.telemetry.problems import Defects
 from adapter.waits import wait_for
 
@@ -178,8 +179,7 @@ class ScrapeSubscriptions:
         while True:
             await self.rules_changed.wait()
             self.rules_changed.clear()
-            for _ in in_steps(list(self._subscriptions.items()), self._settle, self.defects):
-                await asyncio.sleep(0)
+            await run_steps(in_steps(list(self._subscriptions.items()), self._settle, self.defects))
 
     def _settle(self, known: tuple[Key, "_Subscription"]) -> None:
         key, subscription = known
