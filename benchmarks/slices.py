@@ -231,7 +231,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
             await _first_lists(reflected)
         for number, controller in zip(numbers, controllers, strict=True):
             await scope.wait_for(number)
-            registry.begin(number, controller)
+            registry.controllers[number] = controller
             await source.put_all(number)
         count = sum(len(tuple(controller.names())) for controller in controllers)
         while not all(_is_decided(controller) for controller in controllers):

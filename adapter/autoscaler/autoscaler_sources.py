@@ -10,6 +10,7 @@ removed.
 
 import asyncio
 import itertools
+from dataclasses import dataclass, field
 
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.interfaces import Key
@@ -24,6 +25,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor, is_newer, is_over
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
+from adapter.steps import run_steps
 from adapter.telemetry.problems import ProblemLog
 
 
@@ -55,8 +57,7 @@ class AutoscalerSource:
             for one in self._objects
             if one.autoscaler is not None and slices.slice_of(one.namespace) == number
         ]
-        for _ in in_steps(keys, self._put, self._problems.defects):
-            await asyncio.sleep(0)
+        await run_steps(in_steps(keys, self._put, self._problems.defects))
 
     def _put(self, key: Key) -> None:
         autoscaler = self.find(key)
@@ -83,50 +84,44 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0)
 """Seconds between attempts to take over the floors."""
 
 
+@dataclass(slots=True, eq=False)
 class BoostedHPAs:
     """The HPAs with annotations of Fastpath. `period` (ns) is the sync period of the HPA controller."""
 
-    def __init__(
-        self, registry: AutoscalerRegistry, hpas: HPACache, clock: Clock, problems: ProblemLog, period: int
-    ) -> None:
-        self._registry = registry
-        self._hpas = hpas
-        self._clock = clock
-        self._problems = problems
-        self._period = period
-        self._published: dict[int, dict[str, Floor]] = {}
-        """The floors of the previous owner that were not handed over yet, of slices that took them over."""
+    registry: AutoscalerRegistry
+    hpas: HPACache
+    clock: Clock
+    problems: ProblemLog
+    period: int
+    _published: dict[int, dict[str, Floor]] = field(default_factory=dict, init=False)
+    """The floors of the previous owner that were not handed over yet, of slices that took them over."""
 
     async def adopt_floors(self, number: int, floors: FloorWriter) -> None:
         """Take over what the previous owner of a slice has published, then put its boosted HPAs."""
-        pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
-        while True:
+        for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
             try:
                 published = dict(await floors.start())
+                break
             except NotLeadingError:
-                await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
+                pass  # the lease may be renewed yet, or the term ends
             except KubernetesError as error:
                 message = "the floors of the slice's previous owner cannot be adopted"
-                self._problems.report("floors", message, str(error), subject=f"slice {number}")
-                await asyncio.sleep(next(pauses))
+                self.problems.report("floors", message, str(error), subject=f"slice {number}")
             except Exception as error:  # noqa: BLE001 - everything else is scaled without the floors
-                self._problems.defects.note("unexpected error while adopting floors", error)
-                await asyncio.sleep(next(pauses))
-            else:
-                break
-        self._problems.resolve("floors", subject=f"slice {number}")
+                self.problems.defects.note("unexpected error while adopting floors", error)
+            await asyncio.sleep(pause)
+        self.problems.resolve("floors", subject=f"slice {number}")
         self._published[number] = published
         asking = [
             (hpa.namespace, hpa.name)
-            for hpa in self._hpas
+            for hpa in self.hpas
             if (hpa.asked is not None or hpa.faults) and slices.slice_of(hpa.namespace) == number
         ]
 
         def follow(name: tuple[str, str]) -> None:
-            self.changed(self._hpas.find(*name), *name)
+            self.changed(self.hpas.find(*name), *name)
 
-        for _ in in_steps(asking, follow, self._problems.defects):
-            await asyncio.sleep(0)
+        await run_steps(in_steps(asking, follow, self.problems.defects))
         self._drop_orphans(published, floors)
 
     def _drop_orphans(self, published: dict[str, Floor], floors: FloorWriter) -> None:
@@ -134,10 +129,10 @@ class BoostedHPAs:
 
         A floor that was made from a newer version of its HPA than is cached stays: the cache is behind.
         """
-        now = round(self._clock.wall() * SECOND)
+        now = round(self.clock.wall() * SECOND)
         for uid, floor in list(published.items()):
-            with self._problems.defects.contain("unexpected error about a published floor", uid):
-                hpa = self._hpas.find(floor.namespace, floor.name)
+            with self.problems.defects.contain("unexpected error about a published floor", uid):
+                hpa = self.hpas.find(floor.namespace, floor.name)
                 is_orphan = (
                     hpa is not None
                     and (hpa.uid != uid or (hpa.asked is None and not hpa.unreadable))
@@ -150,21 +145,21 @@ class BoostedHPAs:
     def end(self, number: int) -> None:
         """Note that a slice is given up: its next owner has to take over the floors again."""
         self._published.pop(number, None)
-        self._problems.resolve("floors", subject=f"slice {number}")
+        self.problems.resolve("floors", subject=f"slice {number}")
 
     def changed(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
         """Follow a change of an HPA; `hpa` is None if it is gone."""
         subject = f"{namespace}/{name}"
         if hpa is not None and hpa.faults:
             message = f"a HorizontalPodAutoscaler is {'unreadable' if hpa.unreadable else 'ignored'}"
-            self._problems.report("annotation", message, "; ".join(hpa.faults), subject=subject)
+            self.problems.report("annotation", message, "; ".join(hpa.faults), subject=subject)
         else:
-            self._problems.resolve("annotation", subject=subject)
+            self.problems.resolve("annotation", subject=subject)
         if hpa is None or (request := hpa.asked) is None:
-            self._registry.remove(Key(namespace, name, is_native=True))
+            self.registry.remove(Key(namespace, name, is_native=True))
             return
         boosted = request.boosted
-        controller = self._registry.note(boosted.autoscaler)
+        controller = self.registry.note(boosted.autoscaler)
         adopted = self._published.get(slices.slice_of(namespace))
         if controller is None or adopted is None:
             return
@@ -175,7 +170,7 @@ class BoostedHPAs:
             shown=request.shown,
             ambiguous=request.ambiguous,
             digest=boosted.digest,
-            period=self._period,
+            period=self.period,
         )
         # Only once: from now on the loop has the floor.
         published = adopted.pop(boosted.autoscaler.metadata.uid, None)

@@ -20,7 +20,7 @@ from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import OptionState
+from adapter.autoscaler.decide.observation import OptionState, is_active
 from adapter.autoscaler.decide.restraint import Restraint, restraint_of
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.snapshot import Snapshot
@@ -48,14 +48,6 @@ REFUSED_SECONDS, FAILED_SECONDS = 60.0, 15.0
 
 TAKEN_SECONDS = 10.0
 """For how long the cache may still show a cost that was taken back."""
-
-FOREIGN_COST, NO_REPLICA_SET, FORBIDDEN, RANKING = (
-    "ForeignDeletionCost",
-    "NoReplicaSet",
-    "Forbidden",
-    "Ranking",
-)
-"""Reasons of the condition IdleScaleDown, and but for the last one of events."""
 
 _UNEXPECTED = "unexpected error about the deletion costs of an autoscaler"
 
@@ -215,7 +207,7 @@ class CostKeeper:
         is_paused = now < marks.paused
         if is_paused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
             return []
-        first = sum(removal.is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
+        first = sum(is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
         fewer = snapshot.observation.replicas - replicas
         count = min(fewer + first, removal.count_active(pods) - replicas)
         choice = removal.choose(pods, snapshot.idleness, count, marks.costs)
@@ -279,17 +271,17 @@ class CostKeeper:
         target = state.object.spec.scale_target_ref
         if pods and not removal.has_replica_set(target.kind, pods):
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
-            described = OptionState(False, NO_REPLICA_SET, text)
+            described = OptionState(False, "NoReplicaSet", text)
         elif marks.refused_until and now < marks.paused:
             again = f"a cost is tried again at {marks.refused_until}"
             text = f"pods may not be patched: install the component for idle scale-down; {again}"
-            described = OptionState(False, FORBIDDEN, text)
+            described = OptionState(False, "Forbidden", text)
         elif foreign:
             why = f": {marks.foreign}" if marks.foreign else ""
             text = f"Pod {foreign} has a {COST_ANNOTATION} of another writer, which is kept{why}"
-            described = OptionState(False, FOREIGN_COST, text)
+            described = OptionState(False, "ForeignDeletionCost", text)
         else:
-            described = OptionState(True, RANKING, "a scale-down removes the idlest pods first")
+            described = OptionState(True, "Ranking", "a scale-down removes the idlest pods first")
         if not described.holds and described.reason not in marks.told:
             marks.told.add(described.reason)
             self._actuator.event(state.object, Event("Warning", described.reason, described.message))
@@ -306,7 +298,7 @@ def _undo(job: _CostJob) -> None:
 
 def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:
     """Note which pods have a cost of ours, and return one that has a cost of another writer, "" for none."""
-    costs = {pod.name: pod.deletion_cost for pod in pods if removal.is_active(pod)}
+    costs = {pod.name: pod.deletion_cost for pod in pods if is_active(pod)}
     if costs and not marks.is_known:
         marks.is_known, marks.wanted = True, now
         marks.costs |= {name: None for name, cost in costs.items() if -len(costs) <= (cost or 0) < 0}

@@ -26,6 +26,11 @@ class Key(NamedTuple):
     def kind(self) -> str:
         return HPA_KIND if self.is_native else KIND
 
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        """Those of its metrics."""
+        return self.kind, self.namespace, self.name
+
     @classmethod
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
         meta = autoscaler.metadata

@@ -11,6 +11,7 @@ import itertools
 import logging
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.autoscaler.interfaces import Forecasts, Key
@@ -149,42 +150,37 @@ class Scheduler:
         return Due(key, self._due.pop(key))
 
 
+@dataclass(slots=True, eq=False)
 class DecisionLoop:
     """When the autoscalers of `states` are decided. `Controller` says which these are."""
 
-    def __init__(
-        self,
-        states: Mapping[Key, AutoscalerState],
-        reconciler: Reconciler,
-        forecasts: Forecasts,
-        clock: Clock,
-        decision_clock: DecisionClock,
-        monitoring: Monitoring,
-    ) -> None:
-        self._states = states
-        self._reconciler = reconciler
-        self._forecasts = forecasts
-        self._clock = clock
-        self._decision_clock = decision_clock
-        self._defects = Defects(monitoring)
-        self._lag = monitoring.scaler_lag
-        self._scheduler = Scheduler()
-        self._again: dict[Key, float] = {}
-        self._wake = asyncio.Event()
-        self._writes: set[asyncio.Task[None]] = set()
+    states: Mapping[Key, AutoscalerState]
+    reconciler: Reconciler
+    forecasts: Forecasts
+    clock: Clock
+    decision_clock: DecisionClock
+    monitoring: Monitoring
+    _defects: Defects = field(init=False)
+    _scheduler: Scheduler = field(default_factory=Scheduler, init=False)
+    _again: dict[Key, float] = field(default_factory=dict, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _writes: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._defects = Defects(self.monitoring)
 
     def now(self) -> int:
         """Return the time of decisions, in nanoseconds."""
-        return self._decision_clock.now()
+        return self.decision_clock.now()
 
     def seconds_until(self, instant: int) -> float:
         """Return the seconds to an instant of decisions, in nanoseconds; less than 0 after it."""
-        return self._decision_clock.monotonic_at(instant) - self._clock.monotonic()
+        return self.decision_clock.monotonic_at(instant) - self.clock.monotonic()
 
     def begin(self, key: Key, again: float) -> None:
         """Decide an autoscaler now, and after `again` seconds, which spread what follows over a period."""
         self._again[key] = again
-        self._scheduler.schedule(key, self._clock.monotonic())
+        self._scheduler.schedule(key, self.clock.monotonic())
         self._wake.set()
 
     def touch(self, key: Key) -> None:
@@ -193,14 +189,14 @@ class DecisionLoop:
         A change does not shorten the pause after a failed write. An autoscaler that may not write its target
         would otherwise take the write slots of the others.
         """
-        state = self._states.get(key)
+        state = self.states.get(key)
         if state is None:
             return
         if state.is_writing:
             state.has_changed = True
             return
         gap = _period(state) if state.failures else _GAP * state.period
-        self._scheduler.schedule(key, max(self._clock.monotonic(), state.decided + gap))
+        self._scheduler.schedule(key, max(self.clock.monotonic(), state.decided + gap))
         self._wake.set()
 
     def remove(self, key: Key) -> None:
@@ -227,25 +223,25 @@ class DecisionLoop:
     async def _wait(self) -> None:
         """Wait until an autoscaler is due, or the clock is to be looked at."""
         due = self._scheduler.next_due()
-        wait = _CLOCK_PERIOD if due is None else due - self._clock.monotonic()
+        wait = _CLOCK_PERIOD if due is None else due - self.clock.monotonic()
         if wait <= 0:
             await asyncio.sleep(0)
             return
         await wait_for(self._wake, min(wait, _CLOCK_PERIOD))
 
     async def tick(self) -> None:
-        if by := self._decision_clock.jump():
+        if by := self.decision_clock.jump():
             self._shift_clock(by)
-        started = now = self._clock.monotonic()
+        started = now = self.clock.monotonic()
         while (due := self._scheduler.pop(now)) is not None:
-            state = self._states.get(due.key)
+            state = self.states.get(due.key)
             if state is None or state.is_writing:
                 continue
-            self._lag.observe(now - due.at)
+            self.monitoring.scaler_lag.observe(now - due.at)
             state.decided = now
             pending: PendingScale | None = None
             try:
-                pending = self._reconciler.decide(state)
+                pending = self.reconciler.decide(state)
             except Exception as error:  # noqa: BLE001 - one autoscaler's defect writes nothing for it and leaves the others alone
                 self._note_defect(state, error)
             if pending is not None:
@@ -253,11 +249,11 @@ class DecisionLoop:
                 task = asyncio.create_task(self._write(state, pending), name=f"write {state.key}")
                 self._writes.add(task)
                 task.add_done_callback(self._writes.discard)
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             self._schedule_next(state, now)
             if now - started > _STEP:
                 await asyncio.sleep(0)
-                started = now = self._clock.monotonic()
+                started = now = self.clock.monotonic()
 
     def _schedule_next(self, state: AutoscalerState, now: float) -> None:
         """Have an autoscaler decided after its period, or when its bounds change before that."""
@@ -266,27 +262,27 @@ class DecisionLoop:
         again, period = self._again.pop(state.key, math.inf), _period(state)
         due = now + (period if state.failures else min(again, period))
         if state.boundary is not None and not state.failures:
-            due = min(due, self._decision_clock.monotonic_at(state.boundary))
+            due = min(due, self.decision_clock.monotonic_at(state.boundary))
         self._scheduler.schedule(state.key, due)
 
     def _shift_clock(self, by: int) -> None:
         clock = facts(seconds=round(by / SECOND, 3))
         _log.warning("the system clock was set; recorded times are shifted with it", extra=clock)
-        for key, state in self._states.items():
+        for key, state in self.states.items():
             with self._defects.contain(UNEXPECTED, key):
                 state.set_clock(by)
                 if state.boundary is not None:
                     self.touch(key)
-        self._forecasts.clock_set()
+        self.forecasts.clock_set()
 
     async def _write(self, state: AutoscalerState, pending: PendingScale) -> None:
         try:
-            await self._reconciler.write(state, pending)
+            await self.reconciler.write(state, pending)
         except Exception as error:  # noqa: BLE001 - as above
             self._note_defect(state, error)
         finally:
             state.is_writing = False
-            self._schedule_next(state, self._clock.monotonic())
+            self._schedule_next(state, self.clock.monotonic())
             self._wake.set()
             if state.has_changed:
                 state.has_changed = False

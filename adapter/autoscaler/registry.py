@@ -157,7 +157,7 @@ class Controller:
 
     def last_chain(self, key: Key) -> float | None:
         """Return the seconds from the load to the last write, None before the first."""
-        return self._monitoring.last_scale_duration.values.get((key.kind, key.namespace, key.name))
+        return self._monitoring.last_scale_duration.values.get(key.labels)
 
     def close(self) -> None:
         """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
@@ -175,22 +175,13 @@ class AutoscalerRegistry:
     def __init__(self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions) -> None:
         self._rivals = rivals
         self._scrapes = scrapes
-        self._controllers: dict[int, Controller] = {}
+        self.controllers: dict[int, Controller] = {}
+        """Those of the slices that this process owns, by the number of the slice."""
         self._noted = [asyncio.Event() for _ in range(slices.COUNT)]
-
-    def begin(self, number: int, controller: Controller) -> None:
-        self._controllers[number] = controller
-
-    def end(self, number: int) -> None:
-        self._controllers.pop(number, None)
 
     def find_controller(self, namespace: str) -> Controller | None:
         """Return the controller of the slice of a namespace, None if this process does not own it."""
-        return self._controllers.get(slices.slice_of(namespace))
-
-    def controllers(self) -> Iterator[Controller]:
-        """Yield the controllers of the slices that this process owns."""
-        yield from self._controllers.values()
+        return self.controllers.get(slices.slice_of(namespace))
 
     def note_namespace(self, namespace: str) -> None:
         self._noted[slices.slice_of(namespace)].set()
@@ -243,7 +234,7 @@ class AutoscalerRegistry:
 
     def names(self) -> Iterator[Key]:
         """Yield the autoscalers that this process decides."""
-        for controller in self._controllers.values():
+        for controller in self.controllers.values():
             yield from controller.names()
 
     def scraped(self, owner: Hashable) -> None:

@@ -72,29 +72,23 @@ class JournalEntry(NamedTuple):
         return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values + inputs
 
 
+@dataclass(slots=True, eq=False)
 class Journal:
     """The entries, newest last."""
 
-    def __init__(
-        self,
-        per_autoscaler: int = PER_AUTOSCALER,
-        in_all: int = IN_ALL,
-        room: int = ROOM,
-        *,
-        keeps_inputs: bool = False,
-    ) -> None:
-        """With `keeps_inputs` each entry has a record of what its decision was made from."""
-        self.keeps_inputs = keeps_inputs
-        self._per_autoscaler = per_autoscaler
-        self._in_all = in_all
-        self._room = room
-        self._weights: Counter[str] = Counter()
-        """The bytes of each namespace."""
-        self._weight = self._size = 0
-        self._spaces: dict[str, dict[int, JournalEntry]] = {}
-        """The entries of each namespace by identity, oldest first."""
-        self._own: dict[Key, list[JournalEntry]] = {}
-        self._marks: dict[Key, tuple[object, ...]] = {}
+    per_autoscaler: int = PER_AUTOSCALER
+    in_all: int = IN_ALL
+    room: int = ROOM
+    keeps_inputs: bool = field(default=False, kw_only=True)
+    """Whether each entry has a record of what its decision was made from."""
+    _weights: Counter[str] = field(default_factory=Counter, init=False)
+    """The bytes of each namespace."""
+    _weight: int = field(default=0, init=False)
+    _size: int = field(default=0, init=False)
+    _spaces: dict[str, dict[int, JournalEntry]] = field(default_factory=dict, init=False)
+    """The entries of each namespace by identity, oldest first."""
+    _own: dict[Key, list[JournalEntry]] = field(default_factory=dict, init=False)
+    _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return self._size
@@ -109,9 +103,9 @@ class Journal:
         own.append(entry)
         self._spaces.setdefault(entry.key.namespace, {})[id(entry)] = entry
         self._count(entry, 1)
-        if len(own) > self._per_autoscaler:
+        if len(own) > self.per_autoscaler:
             self._drop(own.pop(0))
-        while self._size and (self._size > self._in_all or self._weight > self._room):
+        while self._size and (self._size > self.in_all or self._weight > self.room):
             largest = max(self._weights, key=self._weights.__getitem__)
             self._evict(self._drop(next(iter(self._spaces[largest].values()))))
 
@@ -269,7 +263,7 @@ class Reporter:
     def _reported_of(self, key: Key) -> _Reported:
         reported = self._reported.get(key)
         if reported is None:
-            reported = self._reported[key] = _Reported(AutoscalerSeries(self._monitoring, key))
+            reported = self._reported[key] = _Reported(AutoscalerSeries(self._monitoring, key.labels))
         return reported
 
     def observe_stages(self, state: AutoscalerState, snapshot: Snapshot, now: int, seconds: float) -> None:

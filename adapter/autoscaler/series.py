@@ -5,6 +5,7 @@ is unknown has no series: a demand without values is a gap in a graph, not the l
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import roster as rosters
@@ -31,7 +32,7 @@ class ForecastSeries:
     """The series of one forecast, which exist while its autoscaler asks for one."""
 
     def __init__(self, monitoring: Monitoring, key: Key) -> None:
-        self._labels = (key.kind, key.namespace, key.name)
+        self._labels = key.labels
         self._tables = (
             monitoring.forecast_minimum,
             monitoring.forecast_ready,
@@ -59,30 +60,22 @@ class ForecastSeries:
             table.put(self._labels, None)
 
 
+@dataclass(slots=True, eq=False)
 class AutoscalerSeries:
     """The series of one autoscaler. `show` exposes a decision, `remove` ends them all."""
 
-    __slots__ = (
-        "_conditions",
-        "_direction",
-        "_labels",
-        "_monitoring",
-        "_reason",
-        "_replicas",
-        "_shown",
-        "_times",
-    )
+    monitoring: Monitoring
+    labels: tuple[str, str, str]
+    """Kind, namespace and name."""
+    _shown: tuple[float | None, ...] = ()
+    _conditions: Sequence[Condition] | None = None
+    _reason: str = ""
+    _replicas: int | None = None
+    _direction: int = 0
+    _times: ReadyTimes | None = None
 
-    def __init__(self, monitoring: Monitoring, key: Key) -> None:
-        self._monitoring = monitoring
-        self._labels = (key.kind, key.namespace, key.name)
-        self._shown: tuple[float | None, ...] = ()
-        self._conditions: Sequence[Condition] | None = None
-        self._reason = ""
-        self._replicas: int | None = None
-        self._direction = 0
-        self._times: ReadyTimes | None = None
-        monitoring.direction_changes.values.setdefault(self._labels, 0)
+    def __post_init__(self) -> None:
+        self.monitoring.direction_changes.values.setdefault(self.labels, 0)
 
     def show(self, state: AutoscalerState, choice: Decision, snapshot: Snapshot | None, now: int) -> None:
         """Expose a decision that was made at `now`; without a `snapshot` it looked at nothing."""
@@ -102,9 +95,9 @@ class AutoscalerSeries:
             shown = (*shown[:-1], difference, floor, 0 if demotion is None else 1)
         if shown != self._shown:
             self._shown = shown
-            tables = _tables(self._monitoring, is_native=state.boost is not None)
+            tables = _tables(self.monitoring, is_native=state.boost is not None)
             for table, value in zip(tables, shown, strict=True):
-                table.put(self._labels, value)
+                table.put(self.labels, value)
         if (times := state.ready_times) is not self._times:
             self._show_times(times)
         if status.conditions is not self._conditions:
@@ -125,17 +118,17 @@ class AutoscalerSeries:
             if (time := metric.sampled) is not None and (sampled is None or time < sampled):
                 sampled = time
         if sampled is not None:
-            self._monitoring.value_time.values[self._labels] = sampled / SECOND
+            self.monitoring.value_time.values[self.labels] = sampled / SECOND
         elif not inputs:
-            self._monitoring.value_time.put(self._labels, None)
+            self.monitoring.value_time.put(self.labels, None)
         return absent
 
     def show_duration(self, seconds: float) -> None:
         """Expose how long the last scale took, from the load to the response to its write."""
-        self._monitoring.last_scale_duration.put(self._labels, seconds)
+        self.monitoring.last_scale_duration.put(self.labels, seconds)
 
     def remove(self) -> None:
-        monitoring = self._monitoring
+        monitoring = self.monitoring
         self._show_times(None)
         self._show_reason("")
         tables = {*_tables(monitoring, is_native=False), *_tables(monitoring, is_native=True)}
@@ -145,22 +138,22 @@ class AutoscalerSeries:
             monitoring.last_scale_duration,
             monitoring.direction_changes,
         ):
-            table.put(self._labels, None)
+            table.put(self.labels, None)
 
     def _show_times(self, times: ReadyTimes | None) -> None:
-        table, before, after = self._monitoring.ready_time, _series_of(self._times), _series_of(times)
+        table, before, after = self.monitoring.ready_time, _series_of(self._times), _series_of(times)
         for labels in {**before, **after}:
-            table.put((*self._labels, *labels), after.get(labels))
-        self._monitoring.ready_time_pods.put(self._labels, None if times is None else times.count)
+            table.put((*self.labels, *labels), after.get(labels))
+        self.monitoring.ready_time_pods.put(self.labels, None if times is None else times.count)
         self._times = times
 
     def _show_reason(self, reason: str) -> None:
         if reason == self._reason:
             return
         if self._reason:
-            self._monitoring.reason.put((*self._labels, self._reason), None)
+            self.monitoring.reason.put((*self.labels, self._reason), None)
         if reason:
-            self._monitoring.reason.put((*self._labels, reason), 1)
+            self.monitoring.reason.put((*self.labels, reason), 1)
         self._reason = reason
 
     def _follow(self, replicas: int) -> None:
@@ -170,7 +163,7 @@ class AutoscalerSeries:
             return
         direction = 1 if replicas > before else -1
         if self._direction == -direction:
-            self._monitoring.direction_changes.values[self._labels] += 1
+            self.monitoring.direction_changes.values[self.labels] += 1
         self._direction = direction
 
 

@@ -11,6 +11,7 @@ is ours.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
@@ -320,9 +321,7 @@ class Subscriptions:
         monotonic: float,
         learned: MutableMapping[str, LearnedUsage] | None,
     ) -> tuple[MetricInput, ...]:
-        def least_ready(since: int) -> int | None:
-            return _least_ready(following, pods, since, now)
-
+        least_ready = functools.partial(_least_ready, following, pods, now)
         context = ReadContext(pods, least_ready, now, monotonic, following.became_ready, learned)
         stale = self._context.followers.pods.stale()
         behind = self._find_lag(target, pods, monotonic)
@@ -396,7 +395,7 @@ class Subscriptions:
         return first
 
 
-def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: int, now: int) -> int:
+def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], now: int, since: int) -> int:
     """Return the smallest number of ready pods since an instant.
 
     If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods

@@ -30,9 +30,8 @@ from adapter.autoscaler.last_decision import LastDecision
 from adapter.autoscaler.past_hour import PastHour
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.bounds.forecast.verdict import UNJUDGED
-from adapter.bounds.lead import MOST_LEAD, NO_LEAD, Lead
 from adapter.bounds.schedule.documents import ScheduleDocument
-from adapter.bounds.timeline import NO_BOUNDS
+from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, NO_LEAD, Lead
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
@@ -256,7 +255,6 @@ class AutoscalerState:
 
     @property
     def schedules(self) -> tuple[ScheduleDocument, ...]:
-        """The schedules that count for it."""
         known = self._context.schedules
         return () if known is None else known.applied(self.key)
 

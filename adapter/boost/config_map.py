@@ -28,8 +28,6 @@ WRITTEN_FROM = "fastpath.io/written-from"
 
 
 class StoredFloors(NamedTuple):
-    """A ConfigMap as it is stored."""
-
     name: str
     version: str
     texts: Mapping[str, str]

@@ -46,9 +46,6 @@ _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 _NOT_CACHED = -math.inf
 
-_ONE_EQUALITY = f"the metric {METRIC} takes labelSelector={LABEL}=NAME and no other selector"
-_ONE_NAME = f"the metric {METRIC} is read for one HPA by its name, without a selector"
-_AUTOSCALERS_UNKNOWN = "the HPAs are not listed yet"
 _FLOORS_UNKNOWN = "the published floors cannot be read now"
 _FLOORS_IN_DOUBT = "the floors end at times, and this server's clock may differ from that of the API server"
 
@@ -87,7 +84,7 @@ class FloorProvider:
         if question.resource not in _SPELLINGS or question.namespace is None:
             raise NotFoundError(f"the server could not find the metric {METRIC} for {question.resource}")
         if question.name is None or question.selector != EVERYTHING:
-            raise BadRequestError(_ONE_NAME)
+            raise BadRequestError(f"the metric {METRIC} is read for one HPA by its name, without a selector")
         replicas = await self._replicas(question.namespace, question.name)
         described = metrics.ObjectReference(HPA_KIND, question.namespace, question.name, HPA_API_VERSION)
         value = metrics.MetricValue(described, METRIC, replicas * 1000, self.clock.wall())
@@ -112,7 +109,7 @@ class FloorProvider:
         try:
             hpa = self.find_hpa(namespace, name)
         except NotSyncedError as error:
-            raise InternalError(_AUTOSCALERS_UNKNOWN) from error
+            raise InternalError("the HPAs are not listed yet") from error
         if hpa is None:
             raise NotFoundError(f'{AUTOSCALERS} "{name}" not found in the namespace "{namespace}"')
         return hpa
@@ -139,4 +136,4 @@ def _name_of(selector: LabelSelector) -> str:
         key, operator, values = selector.requirements[0]
         if key == LABEL and operator in _EQUALITY and values[0]:
             return values[0]
-    raise BadRequestError(_ONE_EQUALITY)
+    raise BadRequestError(f"the metric {METRIC} takes labelSelector={LABEL}=NAME and no other selector")

@@ -194,7 +194,9 @@ class Scaler:
         `query` may have ``journal=false``: a journal has the values of all pods at each change.
         """
         if not key:
-            return await run_steps(debug.show_fleet(self._registry.controllers(), self._runtime.clock.wall()))
+            return await run_steps(
+                debug.show_fleet(self._registry.controllers.values(), self._runtime.clock.wall())
+            )
         namespace, name = key
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
         controller, leader = self._registry.find_controller(namespace), credentials.pod_of(owner)
@@ -263,7 +265,7 @@ class Scaler:
             self._source.find,
         )
         controller = self._build_controller(actuator, poller, floors, forecasts, costs)
-        self._registry.begin(number, controller)
+        self._registry.controllers[number] = controller
         try:
             await self._source.put_all(number)
             work = {
@@ -281,7 +283,7 @@ class Scaler:
                 for name, coroutine in work.items():
                     group.create_task(coroutine, name=f"slice {number}: {name}")
         finally:
-            self._registry.end(number)
+            self._registry.controllers.pop(number, None)
             self._boosted_hpas.end(number)
             await asyncio.gather(
                 ready_times.drain(controller, _DRAIN_TIMEOUT),

@@ -8,6 +8,7 @@ import asyncio
 import importlib.util
 import subprocess
 import threading
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -44,27 +45,18 @@ _GRACE = 2.0
 _MISSING = "numpy is not installed: take an image tagged -forecast, or install 'fastpath-adapter[forecast]'"
 
 
+@dataclass(slots=True, eq=False)
 class ForecastService:
     """The process of forecasts, which reads from `origin`. `close` ends it."""
 
-    def __init__(
-        self,
-        origin: PrometheusConnection,
-        problems: ProblemLog,
-        *,
-        cpu_seconds: float = CPU_SECONDS,
-        job_timeout: float = JOB_TIMEOUT,
-        most_values: int = MOST_VALUES,
-        module: str = MODULE,
-    ) -> None:
-        self._origin = origin
-        self._problems = problems
-        self._cpu_seconds = cpu_seconds
-        self._timeout = job_timeout
-        self._most_values = most_values
-        self._module = module
-        self._process: _Process | None = None
-        self._turn = asyncio.Lock()
+    origin: PrometheusConnection
+    problems: ProblemLog
+    cpu_seconds: float = CPU_SECONDS
+    job_timeout: float = JOB_TIMEOUT
+    most_values: int = MOST_VALUES
+    module: str = MODULE
+    _process: "_Process | None" = field(default=None, init=False)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         """Return the answer to a job, one after the other. One that fails is an answer too."""
@@ -75,20 +67,20 @@ class ForecastService:
         if importlib.util.find_spec("numpy") is None:
             return ForecastAnswer(reason=jobs.NOT_INSTALLED, problem=_MISSING)
         try:
-            server = await self._origin.server(QUERY_TIMEOUT)
+            server = await self.origin.server(QUERY_TIMEOUT)
         except (InputError, PrometheusError) as error:
             return ForecastAnswer(reason=jobs.UNREADABLE, problem=f"the history cannot be read: {error}")
         try:
-            process = self._process = self._process or _Process(self._module)
+            process = self._process = self._process or _Process(self.module)
         except OSError as error:
             return self._failed(f"the forecast worker cannot be started: {error.strerror}")
-        bounds = self._most_values, self._cpu_seconds, IN_TIME * self._timeout
+        bounds = self.most_values, self.cpu_seconds, IN_TIME * self.job_timeout
         line = encode_job(WorkerJob(job, server, *bounds))
         exchange = asyncio.create_task(asyncio.to_thread(process.ask, line), name="forecast-worker")
         reply: WorkerReply | None = None
         in_time = True
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.job_timeout):
                 reply = await asyncio.shield(exchange)
         except TimeoutError:
             in_time = False
@@ -100,12 +92,12 @@ class ForecastService:
                     await asyncio.wait([exchange])
                 await asyncio.to_thread(process.end, _GRACE)
         if reply is not None:
-            self._problems.resolve(PROBLEM)
+            self.problems.resolve(PROBLEM)
             if reply.refused:
-                self._origin.authorization.refuse()
+                self.origin.authorization.refuse()
             return reply.answer
         if not in_time:
-            return self._failed(f"the forecast worker did not end its job in {self._timeout:g} s")
+            return self._failed(f"the forecast worker did not end its job in {self.job_timeout:g} s")
         return self._failed(f"the forecast worker ended with {process.ending}", process.output)
 
     @property
@@ -120,7 +112,7 @@ class ForecastService:
             await asyncio.to_thread(process.end, 0.0)
 
     def _failed(self, message: str, output: str = "") -> ForecastAnswer:
-        self._problems.report(PROBLEM, "the forecast worker failed", message, output=output)
+        self.problems.report(PROBLEM, "the forecast worker failed", message, output=output)
         return ForecastAnswer(reason=jobs.WORKER_FAILED, problem=message)
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.schedule.windows import Schedule
-from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
+from adapter.bounds.timeline import NO_BOUNDS, NO_LEAD, Bounds, BoundsTimeline, Lead
 from adapter.model.timestamps import SECOND
 
 _NEVER = 2**63

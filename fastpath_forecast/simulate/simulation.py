@@ -19,8 +19,8 @@ from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.bounds.lead import Lead
 from adapter.bounds.schedule.windows import Schedule
+from adapter.bounds.timeline import Lead
 from adapter.errors import Fault, InputError
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler, scale_down

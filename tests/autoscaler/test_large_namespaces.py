@@ -34,7 +34,7 @@ class LateNamespaces:
         for namespace, count in counts.items():
             owned: Any = self.controllers[slices.slice_of(namespace)]
             owned.autoscalers += [Key(namespace, f"web-{number}") for number in range(count)]
-            registry.begin(slices.slice_of(namespace), owned)
+            registry.controllers[slices.slice_of(namespace)] = owned
         self.monitoring = Monitoring()
         self.large = LargeNamespaces(registry, self.monitoring)
 

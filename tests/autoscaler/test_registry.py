@@ -36,7 +36,7 @@ class OwnedRegistry:
         scrapes: Any = self.scrapes
         controller: Any = self.controller
         self.registry = AutoscalerRegistry(rivals, scrapes)
-        self.registry.begin(OWNED, controller)
+        self.registry.controllers[OWNED] = controller
 
 
 @pytest.mark.parametrize("count", [20, 21])
@@ -82,8 +82,7 @@ def test_all_are_registered_and_those_of_a_slice_decided_while_it_is_owned() -> 
     assert bench.rivals.made == bench.scrapes.made == [("put", own), ("put", other)]
     assert bench.controller.made == [("put", own)]
 
-    bench.registry.end(OWNED)
-    bench.registry.end(OWNED)
+    del bench.registry.controllers[OWNED]
     bench.registry.put(own)
     bench.registry.remove(Key.of(own))
     assert bench.rivals.made[2:] == [("put", own), ("remove", "default", "web")]

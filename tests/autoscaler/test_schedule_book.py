@@ -9,9 +9,8 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.book import ScheduleBook
-from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.schedule import windows
-from adapter.bounds.timeline import NO_BOUNDS, Bounds, SpansOfDay
+from adapter.bounds.timeline import NO_BOUNDS, NO_LEAD, Bounds, Lead, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog

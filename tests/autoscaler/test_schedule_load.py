@@ -17,8 +17,7 @@ from adapter.autoscaler.schedules import book as books
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.status import Lookout, ScheduleStatus, TargetState
-from adapter.bounds.lead import NO_LEAD, Lead
-from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
+from adapter.bounds.timeline import NO_BOUNDS, NO_LEAD, Bounds, BoundsTimeline, Lead, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.schedules import keep_schedule
 from adapter.model.start_ups import StartUps

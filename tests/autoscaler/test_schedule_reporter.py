@@ -10,8 +10,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
-from adapter.bounds.lead import NO_LEAD, Lead
-from adapter.bounds.timeline import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import NO_BOUNDS, NO_LEAD, Bounds, Lead
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling import slices

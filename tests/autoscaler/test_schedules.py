@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.interfaces import ForecastBound, Key
-from adapter.bounds.lead import Lead
 from adapter.bounds.schedule.documents import ScheduleDocument
 from adapter.bounds.schedule.windows import Schedule
-from adapter.bounds.timeline import Bounds, BoundsTimeline
+from adapter.bounds.timeline import Bounds, BoundsTimeline, Lead
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.floor import floor_of
 from adapter.model.ready_times import UNKNOWN, PodStart

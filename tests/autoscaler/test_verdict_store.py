@@ -164,7 +164,7 @@ async def test_a_verdict_of_this_term_stays(store: Store) -> None:
     await term.run_for(1)
     await term.save()
     assert set(await term.run_for(5)) == {0}
-    assert not term.verdicts.has_unclaimed
+    assert not term.verdicts.unclaimed
 
 
 async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from adapter.bounds.lead import MOST_LEAD, Lead
-from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
+from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, Bounds, BoundsTimeline, Lead
 from adapter.model.start_ups import StartUps
 from tests.bounds.schedule_reading import DAY, utc
 from tests.support.answers import answers

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.bounds.lead import MOST_LEAD, Lead
 from adapter.bounds.schedule import documents, windows
-from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
+from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, Bounds, BoundsTimeline, Lead
 from adapter.model.start_ups import StartUps
 from tests.bounds.schedule_reading import DAY, Clock, MarkedWindows, utc
 from tests.support import thorough

@@ -104,7 +104,7 @@ class AdoptedFloors:
 
     def begin(self, number: int) -> Controller:
         controller: Any = Controller()
-        self.registry.begin(number, controller)
+        self.registry.controllers[number] = controller
         return controller  # type: ignore[no-any-return]  # it has what a registry calls
 
     async def adopt(self, floors: "Floors", number: int = SLICE) -> None:

@@ -165,9 +165,9 @@ async def test_a_worker_that_is_killed_is_started_again(start: Start) -> None:
         "WorkerFailed",
         "the forecast worker ended with SIGKILL, as when memory runs out",
     )
-    assert (PROBLEM, "") in service._problems.active()
+    assert (PROBLEM, "") in service.problems.active()
     assert plain(await service.run(job())) == plain(before)
-    assert not service._problems.active()
+    assert not service.problems.active()
 
 
 async def test_a_job_that_takes_too_long_ends_the_worker(start: Start) -> None:

@@ -170,7 +170,6 @@ def _decide_above_forecast(
 def _decide_within(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
-    """Decide with the limits that a spec has within bounds."""
     mode, rivals, rules, boost, _, _, drain, _ = constraints
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0

@@ -19,14 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading
+from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, is_active
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, write_instant
 
 LATELY = 300 * SECOND
 """How long a lost value blocks a scale-down: the default stabilization window."""
-
-_ENDED = frozenset({"Failed", "Succeeded"})
 
 
 class Reporting(NamedTuple):
@@ -81,7 +79,7 @@ def _note(before: Reporting, reading: PodsReading, observation: Observation, now
         name = pod.name
         if name in values:
             have.append(name)
-        elif pod.deleting or pod.phase in _ENDED:
+        elif not is_active(pod):
             continue
         elif name in had:
             # A late answer says nothing of the pods that it lacks.

@@ -65,7 +65,6 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
         return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())
 
     def without_overdue(self) -> Self:
-        """Return the reading without `overdue_pods`."""
         late = frozenset(self.overdue_pods)
         return msgspec.structs.replace(
             self,
@@ -178,26 +177,33 @@ def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Re
     values: dict[str, int] = {}
     samples: dict[str, tuple[int, int]] = {}
     for item in items:
-        used = [
-            measured.usage.get(resource) if measured.usage else None
-            for measured in item.containers or ()
-            if not container or measured.name == container
-        ]
-        if container:
-            del used[1:]  # the first of that name
-        known = [quantity.milli for quantity in used if quantity is not None]
-        if known and len(known) == len(used):
+        used = sum_usage(item, resource, container)
+        if used is not None:
             name = item.metadata.name
-            values[name] = sum(known)
+            values[name] = used
             samples[name] = (NEVER if item.timestamp is None else item.timestamp, item.window or 0)
     if not items:
         return Unavailable("NoMetrics", "no metrics returned from resource metrics API")
     return PodsReading(values, samples)
 
 
+def sum_usage(item: PodMetrics, resource: str, container: str) -> int | None:
+    """Return the usage of a container, of the whole pod for "", in thousandths; None if a part is unknown."""
+    used = [
+        part.usage.get(resource) if part.usage else None
+        for part in item.containers or ()
+        if not container or part.name == container
+    ]
+    if container:
+        del used[1:]  # the first of that name
+    known = [quantity.milli for quantity in used if quantity is not None]
+    return sum(known) if known and len(known) == len(used) else None
+
+
 # -- the pods ------------------------------------------------------------------------------------------------
 
 _NO_SAMPLE = (int(NEVER), 0)
+_ENDED = frozenset({"Failed", "Succeeded"})
 
 
 class Groups(NamedTuple):
@@ -248,6 +254,11 @@ def _starting_or_unready(pod: PodFacts, sample: tuple[int, int], settings: Setti
         taken, window = sample
         return pod.ready == "False" or taken < pod.ready_since + window
     return pod.ready == "False" and pod.started + settings.initial_readiness_delay > pod.ready_since
+
+
+def is_active(pod: PodFacts) -> bool:
+    """Tell whether a pod neither terminates nor has ended: a ReplicaSet counts it."""
+    return not pod.deleting and pod.phase not in _ENDED
 
 
 def count_ready(pods: Sequence[PodFacts]) -> int:

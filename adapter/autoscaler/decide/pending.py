@@ -36,11 +36,10 @@ import msgspec
 
 from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT64_MAX
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, is_active
 from adapter.autoscaler.decide.trace import Step
-from adapter.bounds.lead import MOST_LEAD
+from adapter.bounds.timeline import MOST_LEAD
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.model.pods import PodFacts
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND, FineInstant
 
@@ -163,7 +162,7 @@ def _limited(slots: Iterable[Slots], pods: int) -> tuple[Slots, ...]:
 
 def _unready(slots: Sequence[Slots], observation: Observation) -> tuple[Slots, ...]:
     """Return the slots without a Ready pod: pods become Ready in the order of the raises."""
-    ready = sum(pod.running_and_ready for pod in _living(observation))
+    ready = sum(pod.running_and_ready for pod in filter(is_active, observation.pods))
     return _limited(reversed(slots), observation.replicas - ready)[::-1]
 
 
@@ -171,17 +170,10 @@ def _inherited_slots(observation: Observation, within: int, now: int) -> tuple[S
     """Return the slots of pods whose raises are not known: each is as old as its pod, which the API tells."""
     created = Counter(
         max(pod.created, now - within - HOLD)
-        for pod in _living(observation)
+        for pod in filter(is_active, observation.pods)
         if not pod.running_and_ready and pod.created is not None
     )
     return tuple(Slots(min(since, now), pods) for since, pods in sorted(created.items()))
-
-
-def _living(observation: Observation) -> Iterable[PodFacts]:
-    return (pod for pod in observation.pods if not pod.deleting and pod.phase not in _ENDED)
-
-
-_ENDED = frozenset({"Failed", "Succeeded"})
 
 
 class Queue(NamedTuple):

@@ -83,7 +83,6 @@ def decide_again(inputs: DecisionInputs) -> Decision:
 
 
 def encode(made: DecisionRecord) -> bytes:
-    """Return a record as JSON."""
     return msgspec.json.encode(made, enc_hook=_encode)
 
 

@@ -21,12 +21,11 @@ from typing import NamedTuple
 from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.boost import Boosting
 from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.observation import is_active
 from adapter.model.pods import PodFacts
 
 KEEP_SECONDS = 30
 """How long a cost stays on a pod that nothing wants away: two sync periods of the HPA controller."""
-
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 _SERVED_BY_REPLICA_SETS = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
 
@@ -54,11 +53,6 @@ class Choice(NamedTuple):
     def without_exchange(self) -> "Choice":
         """Return the costs that are written besides those of an exchange, which come last."""
         return Choice(self.costs[: len(self.costs) - len(self.exchanged)])
-
-
-def is_active(pod: PodFacts) -> bool:
-    """Tell whether a ReplicaSet counts a pod."""
-    return not pod.deleting and pod.phase not in _ENDED
 
 
 def goes_first(pod: PodFacts, marked: Container[str]) -> bool:

@@ -38,6 +38,7 @@ from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
+from adapter.steps import run_steps
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from adapter.waits import wait_for
@@ -181,8 +182,7 @@ class ForecastBook:
         """Run for a term. Without a `store` it begins without verdicts, and leaves none."""
         self.controller, self.store = controller, store
         try:
-            for _ in in_steps(list(controller.names()), self.changed, self._defects):
-                await asyncio.sleep(0)
+            await run_steps(in_steps(list(controller.names()), self.changed, self._defects))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._look_when_due(controller), name="forecasts: steps")
                 group.create_task(self._work_when_queued(controller), name="forecasts: jobs")
@@ -237,8 +237,7 @@ class ForecastBook:
         if self._index != before and before is not None:
             await self._step(controller, self._index)
         due_now = iter(functools.partial(self._jobs.pop, now), None)
-        for _ in in_steps(due_now, functools.partial(self._enqueue, now), self._defects):
-            await asyncio.sleep(0)
+        await run_steps(in_steps(due_now, functools.partial(self._enqueue, now), self._defects))
         following, due = (now // STEP + 1) * STEP, self._jobs.next_due()
         if self._has_unknown:
             following = min(following, now + _SOON)
@@ -247,17 +246,16 @@ class ForecastBook:
     async def _restore_all(self, controller: Controller, store: VerdictStore, now: int) -> None:
         await store.begin(self._entries.values())
         self._has_unknown = False
-        entries = list(self._entries.values()) if store.has_unclaimed else []
+        entries = list(self._entries.values()) if store.unclaimed else []
         restore = functools.partial(self._restore, controller, store, now)
-        for _ in in_steps(entries, restore, self._defects, store.kind.in_a_row):
-            await asyncio.sleep(0)
+        await run_steps(in_steps(entries, restore, self._defects, store.kind.in_a_row))
 
     def _restore(
         self, controller: Controller, store: VerdictStore, now: int, entry: AutoscalerForecast
     ) -> None:
         """Go on with the verdict of the previous owner, if it is about what is asked for now."""
         key, autoscaler = entry.state.key, entry.state.object
-        if self._entries.get(key) is not entry or not store.has(autoscaler.metadata.uid):
+        if self._entries.get(key) is not entry or autoscaler.metadata.uid not in store.unclaimed:
             return
         try:
             fingerprint = build_fingerprint(entry.basis, tuple(self._queries(autoscaler)))
@@ -297,19 +295,16 @@ class ForecastBook:
         if key is None:
             return False
         try:
-            await self._work_on(controller, key)
+            entry, now = self._entries[key], controller.loop.now() // SECOND
+            entry.due = now + RETRY  # unless the job says when the next one is
+            with self._defects.contain(_UNEXPECTED, key):
+                await self._do(controller, entry, now)
+            if self._entries.get(key) is entry:
+                self._schedule(entry, entry.due)
         finally:
             self._queue.done()
         await asyncio.sleep(0)
         return True
-
-    async def _work_on(self, controller: Controller, key: Key) -> None:
-        entry, now = self._entries[key], controller.loop.now() // SECOND
-        entry.due = now + RETRY  # unless the job says when the next one is
-        with self._defects.contain(_UNEXPECTED, key):
-            await self._do(controller, entry, now)
-        if self._entries.get(key) is entry:
-            self._schedule(entry, entry.due)
 
     async def _do(self, controller: Controller, entry: AutoscalerForecast, now: int) -> None:
         key, judges = entry.state.key, entry.is_judged_at(now)

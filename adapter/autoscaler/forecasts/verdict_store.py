@@ -38,7 +38,8 @@ class VerdictStore(TermStore[Forecasts]):
     def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
         super().__init__(writer, namespace, number, problems, KIND)
         self.has_begun = False
-        self._unclaimed: dict[str, str] = {}
+        self.unclaimed: dict[str, str] = {}
+        """The inherited entries that no autoscaler has taken, by its uid."""
 
     async def begin(self, forecasts: Forecasts) -> None:
         """Read what is stored, unless that was tried before."""
@@ -52,29 +53,22 @@ class VerdictStore(TermStore[Forecasts]):
         return RETRY if self._stored is None else KIND.period
 
     async def inherit(self, forecasts: Forecasts, texts: Mapping[str, str]) -> None:  # noqa: ARG002 - they take theirs
-        self._unclaimed = dict(texts)
-
-    @property
-    def has_unclaimed(self) -> bool:
-        return bool(self._unclaimed)
-
-    def has(self, uid: str) -> bool:
-        return uid in self._unclaimed
+        self.unclaimed = dict(texts)
 
     def is_unclaimed(self, forecasts: Forecasts, uid: str) -> bool:  # noqa: ARG002 - of the signature
-        return uid in self._unclaimed
+        return uid in self.unclaimed
 
     def take(self, uid: str, now: int) -> StoredVerdict | None:
-        """Return the verdict on an autoscaler that `has` one, and forget it; None if it cannot be used."""
+        """Return the unclaimed verdict on an autoscaler, and forget it; None if it cannot be used."""
         try:
-            return decode_verdict(self._unclaimed.pop(uid), now)
+            return decode_verdict(self.unclaimed.pop(uid), now)
         except ValueError as error:
             self.report(uid, error)
             return None
 
     async def encode(self, forecasts: Forecasts) -> dict[str, str]:
         if self._saves > KIND.kept:
-            self._unclaimed.clear()
+            self.unclaimed.clear()
         return await self.encode_each(
             TermEntry(forecast.state.object.metadata.uid, forecast.version, partial(_encode, forecast))
             for forecast in _in_order(forecasts)

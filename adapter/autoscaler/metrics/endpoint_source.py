@@ -1,11 +1,10 @@
 """An external metric that is scraped from endpoints; Prometheus answers where no scrape is available."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
 from adapter.autoscaler.metrics.feed import ready_then
-from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, ScrapedSource
 from adapter.config.rules_config import OnNaN
 from adapter.errors import NamingError, UnsupportedSelectorError
 from adapter.model.label_selectors import LabelSelector
@@ -20,18 +19,12 @@ _FETCHING = "unable to fetch metrics from external metrics API"
 
 
 @dataclass(slots=True, eq=False)
-class ScrapedExternalSource:
-    """An external metric as an autoscaler reads it. `open_feed` polls Prometheus."""
+class ScrapedExternalSource(ScrapedSource[PolledSource]):
+    """An external metric as an autoscaler reads it."""
 
     endpoints: ScrapedEndpoints
-    metric: str
     narrowed: LabelSelector
-    subscriber: Subscriber
-    open_feed: Callable[[], PolledSource]
-    fallback: PolledSource | None = None
     scraped_at: int | None = None
-    scrape_fault: str = ""
-    """Why a scrape fails, "" if none does."""
 
     @property
     def sampled(self) -> int | None:
@@ -55,7 +48,7 @@ class ScrapedExternalSource:
         look = None if entry is None else self._look(entry)
         self.scrape_fault = "" if look is None else look.fault
         if entry is None or look is None:
-            return self._polled().read(context)
+            return self.polled().read(context)
         if not look.elements:
             return self._instead(look, context)
         self.close()
@@ -88,7 +81,7 @@ class ScrapedExternalSource:
 
     def _instead(self, look: EndpointReading, context: ReadContext) -> Reading:
         """Return Prometheus' value if its samples are newer than the last scrape, else the reason."""
-        polled = self._polled()
+        polled = self.polled()
         reading = polled.read(context)
         answer = polled.feed.answer
         if isinstance(reading, ExternalReading) and answer is not None:
@@ -98,14 +91,3 @@ class ScrapedExternalSource:
         if polled.feed.polled is None:
             return reading  # neither scraped nor answered yet
         return Unavailable("NoMetrics", f"{_EMPTY}: {look.reason}")
-
-    def _polled(self) -> PolledSource:
-        if self.fallback is None:
-            self.fallback = self.open_feed()
-        return self.fallback
-
-    def close(self) -> None:
-        """Stop polling; `EndpointSubscriptions` ends the scrapes."""
-        if self.fallback is not None:
-            self.fallback.close()
-            self.fallback = None

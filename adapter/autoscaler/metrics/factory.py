@@ -92,8 +92,7 @@ class SourceFactory:
             if metric.object is not None and metric.type == "Object":
                 name, described = metric.object.metric.name, metric.object.described_object
                 narrowed = api_selectors.compile_selector(metric.object.metric.selector)
-                feed = self._object_feed(name, described, narrowed, subscriber)
-                return PolledSource(feed, self.poller, subscriber.key, "custom", object_reading)
+                return self._poll_object(name, described, narrowed, subscriber)
             assert metric.external is not None
             narrowed = api_selectors.compile_selector(metric.external.metric.selector)
             return self._open_external(metric.external.metric.name, narrowed, subscriber)
@@ -118,27 +117,21 @@ class SourceFactory:
         return self.poller.want(subscriber.key, subscriber.period, key, make)
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
-        def open_feed() -> PodsSource:
-            feed = self._pods_feed(metric, narrowed, subscriber)
-            return PodsSource(feed, self.poller, subscriber.key, "custom", pods_reading)
-
+        open_feed = functools.partial(self._poll_pods, metric, narrowed, subscriber)
         if self.scraped is None:
             return open_feed()
         parts = matchers.from_selector(narrowed)
-        return ScrapedPodsSource(self.scraped, metric, parts, subscriber, open_feed)
+        return ScrapedPodsSource(metric, subscriber, open_feed, self.scraped, parts)
 
     def _open_external(
         self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
     ) -> PolledSource | ScrapedExternalSource:
-        def open_feed() -> PolledSource:
-            feed = self._external_feed(metric, narrowed, subscriber)
-            return PolledSource(feed, self.poller, subscriber.key, "external", series_reading)
-
+        open_feed = functools.partial(self._poll_external, metric, narrowed, subscriber)
         if self.endpoints is None:
             return open_feed()
-        return ScrapedExternalSource(self.endpoints, metric, narrowed, subscriber, open_feed)
+        return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
 
-    def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
+    def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PodsSource:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
         async def poll(ttl: float) -> PollResult:
@@ -149,15 +142,16 @@ class SourceFactory:
             return await self._ask_api(asking, _of_custom, metric)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
-        return self._feed(subscriber, key, ("pods", metric, narrowed), poll)
+        feed = self._feed(subscriber, key, ("pods", metric, narrowed), poll)
+        return PodsSource(feed, self.poller, subscriber.key, "custom", pods_reading)
 
-    def _object_feed(
+    def _poll_object(
         self,
         metric: str,
         described: hpa.CrossVersionObjectReference,
         narrowed: LabelSelector,
         subscriber: Subscriber,
-    ) -> Feed:
+    ) -> PolledSource:
         namespace = subscriber.namespace
 
         async def poll(ttl: float) -> PollResult:
@@ -173,7 +167,8 @@ class SourceFactory:
             return await self._ask_api(asking, _of_one, metric)
 
         key = ("object", namespace, described, metric, narrowed)
-        return self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
+        feed = self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
+        return PolledSource(feed, self.poller, subscriber.key, "custom", object_reading)
 
     def _resource_of(self, described: hpa.CrossVersionObjectReference) -> str:
         """Return ``plural.group`` of a kind from discovery; NotSyncedError, KubernetesError."""
@@ -188,7 +183,7 @@ class SourceFactory:
             404, "NotFound", f'unable to map kind {shown} to resource: no matches for kind "{kind}"'
         )
 
-    def _external_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
+    def _poll_external(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
         namespace = subscriber.namespace
 
         async def poll(ttl: float) -> PollResult:
@@ -201,7 +196,8 @@ class SourceFactory:
             return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
 
         key = ("external", namespace, metric, narrowed)
-        return self._feed(subscriber, key, key, poll)
+        feed = self._feed(subscriber, key, key, poll)
+        return PolledSource(feed, self.poller, subscriber.key, "external", series_reading)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
         namespace, selector = subscriber.namespace, subscriber.selector

@@ -68,6 +68,7 @@ class SourceAnswer(NamedTuple):
         return bool(self.values or self.series or self.items)
 
 
+@dataclass(slots=True, eq=False)
 class SampleInterval:
     """The sample interval of a metric, estimated from the times of its samples.
 
@@ -75,19 +76,16 @@ class SampleInterval:
     moves in small steps, and its age before a step tells the interval of each series.
     """
 
-    __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "newest", "returning")
-
-    def __init__(self) -> None:
-        self._name: str | None = None
-        self._last = 0
-        self._age = 0
-        self._steps: tuple[int, ...] = ()
-        self._ages: tuple[int, ...] = ()
-        self.returning = False
-        """Whether the metric was absent lately, so that some of its series may still be missing."""
-        self._back: int | None = None
-        self.newest = 0
-        """The time of the newest sample ever seen. If the clock is earlier, it was set back."""
+    returning: bool = False
+    """Whether the metric was absent lately, so that some of its series may still be missing."""
+    newest: int = 0
+    """The time of the newest sample ever seen. If the clock is earlier, it was set back."""
+    _name: str | None = None
+    _last: int = 0
+    _age: int = 0
+    _steps: tuple[int, ...] = ()
+    _ages: tuple[int, ...] = ()
+    _back: int | None = None
 
     @property
     def known(self) -> int | None:

@@ -158,36 +158,32 @@ class DelayReporter:
         self._namespaces.clear()
 
 
+@dataclass(eq=False)
 class Poller:
-    """All feeds. Use it as an async context manager, which owns the polling tasks."""
+    """All feeds. Use it as an async context manager, which owns the polling tasks.
 
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        per_second: float,
-        answered: Callable[[Iterable[Key]], None],
-        delays: DelayReporter | None = None,
-        defects: Defects,
-        scalers: Callable[[], int] = lambda: 1,
-    ) -> None:
-        """`answered` gets the autoscalers of a feed after each poll; `scalers` share all autoscalers."""
-        self._clock = clock
-        self._scalers = scalers
-        self._per_second = per_second
-        self._budget = QueryBudget(per_second, clock)
-        self._answered = answered
-        self._delays = delays
-        self._defects = defects
-        self._feeds: dict[Hashable, Feed] = {}
-        self._groups: dict[Hashable, _FeedGroup] = {}
-        self._turns: Turns[Feed] = Turns()
-        self._calendar: list[tuple[float, int, Feed]] = []
-        self._numbers = itertools.count()
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._report_due = 0.0
-        self._resumed = -math.inf
+    `answered` gets the autoscalers of a feed after each poll; `scalers` share all autoscalers.
+    """
+
+    clock: Clock
+    per_second: float
+    answered: Callable[[Iterable[Key]], None]
+    defects: Defects
+    delays: DelayReporter | None = None
+    scalers: Callable[[], int] = lambda: 1
+    _budget: QueryBudget = field(init=False)
+    _feeds: dict[Hashable, Feed] = field(default_factory=dict, init=False)
+    _groups: dict[Hashable, _FeedGroup] = field(default_factory=dict, init=False)
+    _turns: Turns[Feed] = field(default_factory=Turns, init=False)
+    _calendar: list[tuple[float, int, Feed]] = field(default_factory=list, init=False)
+    _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _report_due: float = field(default=0.0, init=False)
+    _resumed: float = field(default=-math.inf, init=False)
+
+    def __post_init__(self) -> None:
+        self._budget = QueryBudget(self.per_second, self.clock)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run(), name="polling")
@@ -199,8 +195,8 @@ class Poller:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._delays is not None:
-            self._delays.close()
+        if self.delays is not None:
+            self.delays.close()
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -210,7 +206,7 @@ class Poller:
 
         `metric` identifies the feed, and `make` creates it if it is new.
         """
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         feed = self._feeds.get(metric)
         if feed is None:
             feed = self._feeds[metric] = make()
@@ -256,7 +252,7 @@ class Poller:
             try:
                 pause = await self._step()
             except Exception as error:  # noqa: BLE001 - a defect must not stop all polling
-                self._defects.note("unexpected error while polling metrics", error)
+                self.defects.note("unexpected error while polling metrics", error)
                 self._replan()
                 pause = _REPORT_PERIOD
             await wait_for(self._wake, None if pause is None else max(_LEAST_WAIT, pause))
@@ -274,7 +270,7 @@ class Poller:
 
     async def _step(self) -> float | None:
         """Start the polls that the budget allows; return the seconds to the next call, None for no limit."""
-        self._resumed = now = self._clock.monotonic()
+        self._resumed = now = self.clock.monotonic()
         while self._calendar and self._calendar[0][0] <= now:
             due, _, feed = heapq.heappop(self._calendar)
             if feed.due == due and feed.queued is None and self._feeds.get(feed.key) is feed:
@@ -282,22 +278,22 @@ class Poller:
             await self._rest()
         while self._turns and not self._budget.take(0):
             await self._take_turn(now)
-        if self._delays is not None and now >= self._report_due:
+        if self.delays is not None and now >= self._report_due:
             self._report_due = now + _REPORT_PERIOD
-            await self._report(self._delays, now)
-        now = self._clock.monotonic()
+            await self._report(self.delays, now)
+        now = self.clock.monotonic()
         pauses = [self._calendar[0][0] - now] if self._calendar else []
         if self._turns:
             pauses.append(self._budget.take(0))
-        if self._delays is not None:
+        if self.delays is not None:
             pauses.append(self._report_due - now)
         return min(pauses, default=None)
 
     async def _rest(self) -> None:
         """Let other tasks run if this one has run for a step."""
-        if self._clock.monotonic() - self._resumed > STEP:
+        if self.clock.monotonic() - self._resumed > STEP:
             await asyncio.sleep(0)
-            self._resumed = self._clock.monotonic()
+            self._resumed = self.clock.monotonic()
 
     async def _enqueue(self, feed: Feed, now: float) -> None:
         feed.queued = now
@@ -332,8 +328,8 @@ class Poller:
         feed.task = asyncio.create_task(self._poll(feed), name="poll")
         for key in tuple(feed.listeners):
             self._turns.discard(key.namespace, key, feed)
-            if self._delays is not None:
-                self._delays.note(key, period, waited, now)
+            if self.delays is not None:
+                self.delays.note(key, period, waited, now)
             await self._rest()
 
     async def _report(self, delays: DelayReporter, now: float) -> None:
@@ -350,7 +346,7 @@ class Poller:
     # -- polling ---------------------------------------------------------------------------------------------
 
     async def _poll(self, feed: Feed) -> None:
-        started = self._clock.monotonic()
+        started = self.clock.monotonic()
         try:
             await self._fetch(feed, feed.waited(started))
         finally:
@@ -363,8 +359,8 @@ class Poller:
             self._plan(feed)
         keys = tuple(feed.listeners)
         for first in range(0, len(keys), _MOST_AT_ONCE):
-            with self._defects.contain("unexpected error after polling a metric", feed.key):
-                self._answered(keys[first : first + _MOST_AT_ONCE])
+            with self.defects.contain("unexpected error after polling a metric", feed.key):
+                self.answered(keys[first : first + _MOST_AT_ONCE])
             if first + _MOST_AT_ONCE < len(keys):
                 await asyncio.sleep(0)
 
@@ -374,9 +370,9 @@ class Poller:
         One asks at the first turn for which the answer is too old. A turn is paid for the first poll, and for
         those that share the next query.
         """
-        turn = 2 * feed.queries / self._per_second
+        turn = 2 * feed.queries / self.per_second
         pace = turn * (feed.shared // turn + 1)
-        others = 0 if feed.polled is None else max(0, self._scalers() - 1)
+        others = 0 if feed.polled is None else max(0, self.scalers() - 1)
         return min(feed.shared + others * pace, feed.period / 2)
 
     async def _fetch(self, feed: Feed, waited: float) -> None:
@@ -389,7 +385,7 @@ class Poller:
                 group = self._groups[feed.group]
                 group.merges, group.crosses = result.merges, result.crosses
             if result.answer is not None:
-                now = round(self._clock.wall() * SECOND)
+                now = round(self.clock.wall() * SECOND)
                 feed.interval.see(result.answer.times, now, sparse=waited > LATE)
                 feed.answer = result.answer
                 feed.empty = 0 if result.answer.has_value else feed.empty + 1
@@ -401,4 +397,4 @@ class Poller:
             feed.error = str(error)
         except Exception as error:  # noqa: BLE001 - a defect in one feed must not stop the others
             feed.error, feed.pause = "unexpected error", DEFECT_PAUSE
-            self._defects.note("unexpected error while polling a metric", error, feed.key)
+            self.defects.note("unexpected error while polling a metric", error, feed.key)

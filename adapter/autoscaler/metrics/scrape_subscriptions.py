@@ -8,7 +8,7 @@ come from the scaler's cache where it covers their namespace; otherwise they hav
 
 import asyncio
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from adapter.autoscaler.follower import TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Key
@@ -29,6 +29,7 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
 from adapter.scrape.targets import OwnUsage, ScrapedMetric
+from adapter.steps import run_steps
 from adapter.telemetry.problems import Defects
 from adapter.waits import wait_for
 
@@ -135,29 +136,23 @@ def _pods_of(source: EndpointSource) -> tuple[str, LabelSelector]:
 # -- pods ----------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class ScrapeSubscriptions:
     """The autoscalers whose pods or endpoints are scraped. `run` follows changes of the rules."""
 
-    def __init__(
-        self,
-        scraped: ScrapedValues,
-        followers: TargetFollowers,
-        defects: Defects,
-        endpoints: EndpointSubscriptions | None = None,
-    ) -> None:
-        """`endpoints` has those of external metrics; None if no rule names any."""
-        self._endpoints = endpoints
-        self._defects = defects
-        self.scraped = scraped
-        self.followers = followers
-        self._subscriptions: dict[Key, _Subscription] = {}
-        self.rules_changed = asyncio.Event()
-        """Set when metrics may have started or stopped being scraped."""
+    scraped: ScrapedValues
+    followers: TargetFollowers
+    defects: Defects
+    endpoints: EndpointSubscriptions | None = None
+    """Those of external metrics; None if no rule names any."""
+    rules_changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set when metrics may have started or stopped being scraped."""
+    _subscriptions: dict[Key, "_Subscription"] = field(default_factory=dict, init=False)
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
-        if self._endpoints is not None:
-            self._endpoints.put(autoscaler)
+        if self.endpoints is not None:
+            self.endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
         listed = scale_down.scraped_metrics(spec.removal_order, spec.metrics or ())
         metrics = frozenset(metric for metric in map(_scraped_metric, listed) if metric is not None)
@@ -171,8 +166,8 @@ class ScrapeSubscriptions:
             subscription.settle()
 
     def remove(self, key: Key) -> None:
-        if self._endpoints is not None:
-            self._endpoints.remove(key)
+        if self.endpoints is not None:
+            self.endpoints.remove(key)
         self._remove(key)
 
     def _remove(self, key: Key) -> None:
@@ -184,8 +179,7 @@ class ScrapeSubscriptions:
         while True:
             await self.rules_changed.wait()
             self.rules_changed.clear()
-            for _ in in_steps(list(self._subscriptions.items()), self._settle, self._defects):
-                await asyncio.sleep(0)
+            await run_steps(in_steps(list(self._subscriptions.items()), self._settle, self.defects))
 
     def _settle(self, known: tuple[Key, "_Subscription"]) -> None:
         key, subscription = known
@@ -201,37 +195,31 @@ def _scraped_metric(metric: MetricSpec) -> ScrapedMetric | None:
     return None if source is None or source.name != OwnUsage.CPU.value else OwnUsage.CPU
 
 
+@dataclass(slots=True, eq=False)
 class _Subscription:
     """One autoscaler: its target, and with that its pods."""
 
-    def __init__(
-        self,
-        parent: ScrapeSubscriptions,
-        key: Key,
-        reference: CrossVersionObjectReference,
-        metrics: frozenset[ScrapedMetric],
-    ) -> None:
-        self.reference = reference
-        self.metrics = metrics
-        self._parent = parent
-        self._key = key
-        self._follower: TargetFollower | None = None
-        self._selector = ""
+    parent: ScrapeSubscriptions
+    key: Key
+    reference: CrossVersionObjectReference
+    metrics: frozenset[ScrapedMetric]
+    _follower: TargetFollower | None = None
+    _selector: str = ""
 
     def settle(self) -> None:
         """Follow the target if one of the metrics is scraped."""
-        if not any(map(self._parent.scraped.entry_of, self.metrics)):
+        if not any(map(self.parent.scraped.entry_of, self.metrics)):
             self.close()
             return
         if self._follower is None:
-            self._follower = self._parent.followers.join(self._key, self.reference, self._look)
+            self._follower = self.parent.followers.join(self.key, self.reference, self._look)
         self._look()
 
     def close(self) -> None:
         if self._follower is not None:
             self._follower.leave(self._look)
             self._follower = None
-            self._parent.scraped.forget(self._key)
+            self.parent.scraped.forget(self.key)
 
     def _look(self) -> None:
         """Have the pods of the target as it is now scraped; a target that does not exist has none."""
@@ -246,10 +234,10 @@ class _Subscription:
             self._follower.select(target.selector)
         following = self._follower.pods
         if following is None:
-            self._parent.scraped.forget(self._key)
+            self.parent.scraped.forget(self.key)
             return
         try:
             pods = following.pods
         except NotSyncedError:
             return
-        self._parent.scraped.want(self._key, self._key.namespace, self.metrics, pods)
+        self.parent.scraped.want(self.key, self.key.namespace, self.metrics, pods)

@@ -5,8 +5,8 @@ falls back to Prometheus for pods without one. Before the first answer a metric 
 """
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -240,29 +240,49 @@ class InvalidMetric:
 # -- scraped -------------------------------------------------------------------------------------------------
 
 
+_Polled = TypeVar("_Polled", bound=PolledSource)
+
+
 @dataclass(slots=True, eq=False)
-class ScrapedPodsSource:
+class ScrapedSource(Generic[_Polled]):
+    """A scraped metric; `open_feed` polls Prometheus, which answers where no scrape is available."""
+
+    metric: str
+    subscriber: Subscriber
+    open_feed: Callable[[], _Polled]
+    fallback: _Polled | None = field(default=None, init=False)
+    scrape_fault: str = field(default="", init=False)
+    """Why a scrape fails, "" if none does; that of a pod that starts does not count."""
+
+    def polled(self) -> _Polled:
+        if self.fallback is None:
+            self.fallback = self.open_feed()
+        return self.fallback
+
+    def close(self) -> None:
+        """Stop polling; those that began the scrapes end them."""
+        if self.fallback is not None:
+            self.fallback.close()
+            self.fallback = None
+
+
+@dataclass(slots=True, eq=False)
+class ScrapedPodsSource(ScrapedSource[PodsSource]):
     """A metric of scraped pods; Prometheus answers for pods without a scrape."""
 
     scraped: ScrapedValues
-    metric: str
     matchers: tuple[Matcher, ...]
     """Those of the selector of the metric."""
-    subscriber: Subscriber
-    open_feed: Callable[[], PodsSource]
-    fallback: PodsSource | None = None
     sampled: int | None = None
     span: int | None = None
     """The time of the oldest sample, and the nanoseconds that one covers."""
-    scrape_fault: str = ""
-    """Why the scrape of a pod fails, "" if none does but of pods that start."""
 
     def read(self, context: ReadContext) -> Reading:
         """Return the scraped values, and Prometheus' for pods without one."""
         self.scraped.follow()  # the rules may have changed
         entry = self.scraped.entry_of(self.metric)
         if entry is None:
-            polled, self.scrape_fault = self._polled(), ""
+            polled, self.scrape_fault = self.polled(), ""
             reading = polled.read(context)
             self.sampled, self.span = polled.sampled, polled.span
             return reading
@@ -294,9 +314,8 @@ class ScrapedPodsSource:
             late_pods |= polled_values.keys() if late else set()
             overdue = overdue or late
         # All pods are scraped again. A feed that stays open would poll Prometheus in vain.
-        elif self.fallback is not None:
-            self.fallback.close()
-            self.fallback = None
+        else:
+            self.close()
         self.sampled = min(times, default=None)
         if not values:
             if self.fallback is not None and self.fallback.feed.polled is None:
@@ -358,7 +377,7 @@ class ScrapedPodsSource:
 
         A sample counts only if it is newer than the last scrape of its pod.
         """
-        polled = self._polled()
+        polled = self.polled()
         reading = polled.read_all(context)
         answer = polled.feed.answer
         if not isinstance(reading, PodsReading) or answer is None:
@@ -370,14 +389,3 @@ class ScrapedPodsSource:
             and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
         }
         return values, reading.overdue if values else ""
-
-    def _polled(self) -> PodsSource:
-        if self.fallback is None:
-            self.fallback = self.open_feed()
-        return self.fallback
-
-    def close(self) -> None:
-        """Stop polling; `ScrapeSubscriptions` ends the scrapes."""
-        if self.fallback is not None:
-            self.fallback.close()
-            self.fallback = None

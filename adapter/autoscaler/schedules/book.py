@@ -17,10 +17,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from adapter.autoscaler.interfaces import Key, ScheduleListener
-from adapter.bounds.lead import Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import ScheduleDocument, ScheduleTarget
-from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, Lead, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import ScheduleCache

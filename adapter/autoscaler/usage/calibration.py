@@ -94,7 +94,6 @@ UNKNOWN = Calibration()
 
 
 def follow(before: Calibration, comparisons: Sequence[Comparison]) -> Calibration:
-    """Return the calibration after more comparisons."""
     shown = (comparison.ratio for comparison in comparisons)
     ratios = (*before.ratios, *(ratio for ratio in shown if ratio is not None))[-MOST:]
     if not ratios:
@@ -106,7 +105,6 @@ def follow(before: Calibration, comparisons: Sequence[Comparison]) -> Calibratio
 
 
 def without(before: Calibration, gone: Iterable[str]) -> Calibration:
-    """Return the calibration without pods that no longer exist."""
     return Calibration(before.ratios, before.apart.difference(gone))
 
 

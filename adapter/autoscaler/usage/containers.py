@@ -6,6 +6,7 @@ A sidecar is a container as the others are: metrics APIs list its usage, and an 
 import math
 from collections.abc import Mapping, Sequence
 
+from adapter.autoscaler.decide.observation import sum_usage
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.pods import PodFacts
 from adapter.rules.registry import UsageEntry
@@ -35,17 +36,6 @@ def find_limit(pod: PodFacts, container: str) -> float:
     return math.inf
 
 
-def sum_usage(item: PodMetrics, container: str) -> int | None:
-    """Return the usage of a container, of the whole pod for "", in thousandths; None if a part is unknown."""
-    used = [
-        None if part.usage is None else part.usage.get("cpu")
-        for part in item.containers or ()
-        if not container or part.name == container
-    ]
-    known = [quantity.milli for quantity in used if quantity is not None]
-    return sum(known) if known and len(known) == len(used) else None
-
-
 def usage_of_others(
     items: Mapping[str, PodMetrics], pods: Sequence[PodFacts], entry: UsageEntry
 ) -> dict[str, int]:
@@ -54,7 +44,7 @@ def usage_of_others(
     for pod in pods:
         if is_alone(pod) or (item := items.get(pod.name)) is None:
             continue
-        whole, part = sum_usage(item, ""), sum_usage(item, find_container(pod, entry))
+        whole, part = sum_usage(item, "cpu", ""), sum_usage(item, "cpu", find_container(pod, entry))
         if whole is not None and part is not None:
             others[pod.name] = whole - part
     if others:

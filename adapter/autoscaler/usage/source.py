@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Unavailable
+from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Unavailable, sum_usage
 from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.autoscaler.usage import calibration as calibrations
@@ -164,7 +164,7 @@ class OwnUsageSource:
             self._answer = answer
             self._items = {} if answer is None else {item.metadata.name: item for item in answer.items}
             usages = (
-                (pod.name, containers.sum_usage(item, containers.find_container(pod, entry)))
+                (pod.name, sum_usage(item, "cpu", containers.find_container(pod, entry)))
                 for pod in context.pods
                 if (item := self._items.get(pod.name)) is not None
             )

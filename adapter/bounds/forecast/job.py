@@ -79,16 +79,9 @@ class ForecastAnswer(msgspec.Struct, frozen=True):
     values: int = 0
 
 
-NOT_INSTALLED, UNREADABLE, NO_VALUES, NO_ROOM, NO_QUERY, UNSUPPORTED, WORKER_FAILED, TOO_MUCH_WORK = (
-    "NotInstalled",
-    "HistoryUnreadable",
-    "NoValues",
-    "NoRoom",
-    "NoQuery",
-    "Unsupported",
-    "WorkerFailed",
-    "TooMuchWork",
-)
+NOT_INSTALLED, NO_QUERY, UNSUPPORTED = "NotInstalled", "NoQuery", "Unsupported"
+UNREADABLE, NO_VALUES, NO_ROOM = "HistoryUnreadable", "NoValues", "NoRoom"
+WORKER_FAILED, TOO_MUCH_WORK = "WorkerFailed", "TooMuchWork"
 """The reasons of an answer without a verdict."""
 
 READ = frozenset({UNREADABLE, NO_VALUES})

@@ -24,7 +24,6 @@ While the demand is not known there is no minimum: nothing would tell that it is
 """
 
 import functools
-import itertools
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -52,6 +51,9 @@ LEAST_JUDGED = 60
 
 BUDGET, COVERAGE, ABSENT, UNKNOWN = "BudgetExceeded", "CoverageBroken", "DemandAbsent", "DemandUnknown"
 """Why a minimum is withheld."""
+
+
+_UNKNOWN_BOUNDS = math.nan, math.nan
 
 
 class Limits(NamedTuple):
@@ -181,10 +183,8 @@ class MinimumFollower:
         """The whole hours that are left of the local day."""
         self._look_back()
         self._index: int | None = None
-        self._ahead = deque([math.nan] * limits.lead)
-        """When a step begins, the bounds of that step and of those up to the lead."""
-        self._lows = deque([math.nan] * limits.lead)
-        """The lower bounds of the same steps."""
+        self._ahead = deque([_UNKNOWN_BOUNDS] * limits.lead)
+        """When a step begins, the upper and lower bounds of that step and of those up to the lead."""
         # Which of the steps were low is not known any more: they count for as long as any of them may.
         self._low = deque([False] * (RECENT - account.low) + [True] * account.low, RECENT)
         """Whether the demand of each recent step was lower than expected."""
@@ -201,8 +201,7 @@ class MinimumFollower:
     def adopt(self, limits: Limits) -> None:
         """Go on with other limits. A change of the lead forgets the bounds that are ahead."""
         if limits.lead != self.limits.lead:
-            self._ahead = deque([math.nan] * limits.lead)
-            self._lows = deque([math.nan] * limits.lead)
+            self._ahead = deque([_UNKNOWN_BOUNDS] * limits.lead)
         self._model.adopt(limits)
         self.limits = limits
 
@@ -215,21 +214,18 @@ class MinimumFollower:
         if self._index is not None:
             for _ in range(min(index - self._index - 1, self.limits.lead + self.limits.hold + 1)):
                 self._end(index - 1, math.nan)
-                self._ahead.append(math.nan)
-                self._lows.append(math.nan)
+                self._ahead.append(_UNKNOWN_BOUNDS)
                 self._model.begin(0)
         self._index = index
         self._end(index - 1, demand)
-        self._ahead.append(bound)
-        self._lows.append(low)
-        highest = max(itertools.filterfalse(math.isnan, self._ahead), default=0.0)
+        self._ahead.append((bound, low))
+        highest = max((upper for upper, _ in self._ahead if not math.isnan(upper)), default=0.0)
         minimum = self._allowed(min(_pods(highest), self.limits.most), known=not math.isnan(demand))
         self._model.begin(minimum)
         return minimum
 
     def _end(self, index: int, demand: float) -> None:
-        bound = self._ahead.popleft() if len(self._ahead) > self.limits.lead else math.nan
-        low = self._lows.popleft() if len(self._lows) > self.limits.lead else math.nan
+        bound, low = self._ahead.popleft() if len(self._ahead) > self.limits.lead else _UNKNOWN_BOUNDS
         if math.isnan(demand):
             return
         hour = self._hour(index // self._per_hour)

@@ -110,7 +110,6 @@ def decide(
     candidates: Sequence[CandidateFigures],
     settings: ForecastSettings,
 ) -> Verdict:
-    """Return the verdict on replayed candidates."""
     judged = [
         msgspec.structs.replace(candidate, refused="; ".join(refusals(candidate, none, settings)))
         for candidate in candidates

@@ -73,14 +73,12 @@ class _DayRuns:
         self.seconds = seconds
         hours, minutes = sorted(matches.hours), sorted(matches.minutes)
         self.begins = [hour * 3600 + minute * 60 for hour in hours for minute in minutes]
-        firsts = [self.begins[0]]
-        lasts = []
-        for one, other in itertools.pairwise(self.begins):
-            if other - one > seconds:
-                lasts.append(one)
-                firsts.append(other)
-        lasts.append(self.begins[-1])
-        self.runs = list(zip(firsts, lasts, strict=True))
+        self.runs: list[tuple[int, int]] = []
+        for begin in self.begins:
+            if self.runs and begin - self.runs[-1][1] <= seconds:
+                self.runs[-1] = self.runs[-1][0], begin
+            else:
+                self.runs.append((begin, begin))
 
     def steady(self, midnight: int) -> Iterator[ActiveSpan]:
         """Yield the spans of a day on which the clock is not set."""

@@ -11,6 +11,7 @@ from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import APIResource
+from adapter.model.steps import Steps
 from adapter.telemetry.problems import Defects
 
 STEP = 50
@@ -23,7 +24,7 @@ _T = TypeVar("_T")
 
 def in_steps(
     items: Iterable[_T], act: Callable[[_T], None], defects: Defects, step: int = STEP
-) -> Iterator[None]:
+) -> Steps[None]:
     """Call `act` for each item; yield after every `step` calls, where other work may run.
 
     An exception of one call is noted, and keeps no other item from its call.

@@ -12,6 +12,7 @@ from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.observation import is_active
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor
@@ -65,9 +66,7 @@ def test_the_idlest_pods_go(listed: list[WatchedPod], count: int, given_: list[i
     chosen = removal.choose(listed, values, count).costs
     gone = removed(marked(listed, chosen), count)
 
-    ours = {
-        one.name for one in listed if removal.is_active(one) and one.running_and_ready and one.cost is None
-    }
+    ours = {one.name for one in listed if is_active(one) and one.running_and_ready and one.cost is None}
     ranked = ours & values.keys()
     stay = ranked - gone
     assert len(chosen) <= count

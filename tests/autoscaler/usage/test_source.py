@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide.observation import OptionState, PodsReading
-from adapter.autoscaler.usage.containers import sum_usage
+from adapter.autoscaler.decide.observation import OptionState, PodsReading, sum_usage
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config import rules_file
 from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
@@ -382,7 +381,7 @@ async def test_without_the_containers_usage_the_pods_own_may_raise_and_not_lower
 def test_the_usage_of_a_pod_is_not_that_of_some_of_its_containers() -> None:
     parts = ContainerMetrics("app", {"cpu": from_milli(500)}), ContainerMetrics("side", {})
     item = PodMetrics(ObjectMeta("a", "default"), None, None, parts)
-    assert (sum_usage(item, "app"), sum_usage(item, "side"), sum_usage(item, "")) == (500, None, None)
+    assert [sum_usage(item, "cpu", container) for container in ("app", "side", "")] == [500, None, None]
 
 
 async def test_a_pod_without_any_usage_counts_as_missing_and_is_forgotten_when_it_is_gone() -> None:
