@@ -1,8 +1,8 @@
 """Label selectors: Kubernetes' grammar with its error messages, and matching.
 
-Lexer, parser, and the value with its three forms: a predicate, canonical text, API JSON. Mirrors
-``k8s.io/apimachinery/pkg/labels``; the messages are the same byte for byte, because clients print them and
-scripts compare them.
+Lexer, parser, and the value with its two forms: a predicate and canonical text; `api_selectors` has that of
+the API. Mirrors ``k8s.io/apimachinery/pkg/labels``; the messages are the same byte for byte, because clients
+print them and scripts compare them.
 """
 
 import enum
@@ -35,12 +35,6 @@ _BINARY_TEXT = {
     Operator.NOT_EQUALS: "!=",
     Operator.GREATER_THAN: ">",
     Operator.LESS_THAN: "<",
-}
-API_OPERATORS = {
-    Operator.IN: "In",
-    Operator.NOT_IN: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.DOES_NOT_EXIST: "DoesNotExist",
 }
 
 
@@ -131,38 +125,6 @@ def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
             raise
         raise errors.BadRequestError(in_later_words(error.message)) from None
     return LabelSelector(tuple(requirements))
-
-
-def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
-    """Return the API form, ``matchLabels`` and ``matchExpressions`` if not empty; None for everything.
-
-    Mirrors ``metav1.ParseToLabelSelector``: both equality operators become labels (the last of one key wins),
-    and what the API form cannot say raises `errors.PlainError` with upstream's sentence.
-    """
-    labels: dict[str, str] = {}
-    expressions: list[dict[str, object]] = []
-    for requirement in selector.requirements:
-        match requirement.operator:
-            case Operator.EQUALS | Operator.DOUBLE_EQUALS:
-                labels[requirement.key] = requirement.values[0]
-            case Operator.GREATER_THAN | Operator.LESS_THAN:
-                raise errors.PlainError(f'"{requirement.operator}" isn\'t supported in label selectors')
-            case Operator.NOT_EQUALS:
-                raise errors.PlainError(f'"{requirement.operator}" is not a valid label selector operator')
-            case _:
-                expression: dict[str, object] = {
-                    "key": requirement.key,
-                    "operator": API_OPERATORS[requirement.operator],
-                }
-                if requirement.values:
-                    expression["values"] = list(requirement.values)
-                expressions.append(expression)
-    document: dict[str, object] = {}
-    if labels:
-        document["matchLabels"] = labels
-    if expressions:
-        document["matchExpressions"] = expressions
-    return document or None
 
 
 # --- lexer

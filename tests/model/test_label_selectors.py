@@ -1,11 +1,12 @@
 """Cases follow the tests of k8s.io/apimachinery/pkg/labels; every sentence is what version 0.30 says."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import label_selectors
+from adapter.model import api_selectors, label_selectors
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from tests.support.answers import answers
 
@@ -88,8 +89,9 @@ def test_selectors_are_values() -> None:
 
 
 @pytest.mark.parametrize(("text", "document"), answers("model/label_selectors", "json"))
-def test_selector_to_json(text: str, document: dict[str, object] | None) -> None:
-    assert label_selectors.selector_to_json(label_selectors.parse_selector(text)) == document
+def test_to_api(text: str, document: dict[str, object] | None) -> None:
+    written = api_selectors.to_api(label_selectors.parse_selector(text))
+    assert msgspec.json.decode(msgspec.json.encode(written)) == document
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_selector_to_json(text: str, document: dict[str, object] | None) -> None
 )
 def test_what_the_api_form_cannot_say(text: str, sentence: str) -> None:
     with pytest.raises(errors.PlainError) as caught:
-        label_selectors.selector_to_json(label_selectors.parse_selector(text))
+        api_selectors.to_api(label_selectors.parse_selector(text))
     assert caught.value.message == sentence
 
 

@@ -13,6 +13,7 @@ from adapter.model import label_selectors
 from adapter.model.autoscaling import hpa
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
+from adapter.model.timestamps import Span, write_span
 
 _MAX_PERIOD = 1800
 _MAX_WINDOW = 3600
@@ -273,6 +274,13 @@ def invalid(path: str, value: str, detail: str) -> Violation:
 
 def _negative(path: str, value: str) -> Violation:
     return invalid(path, value, "must be greater than or equal to 0")
+
+
+def within(path: str, span: Span, bounds: tuple[Span, Span]) -> Violations:
+    least, greatest = bounds
+    if not least <= span <= greatest:
+        detail = f"must be from {write_span(least)} to {write_span(greatest)}"
+        yield invalid(path, quote(write_span(span)), detail)
 
 
 def required(path: str, detail: str) -> Violation:
