@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.pods import PodFacts
-from adapter.rules.registry import UsageEntry
+from adapter.rules.compile import UsageEntry
 
 
 def find_container(pod: PodFacts, entry: UsageEntry) -> str:
