@@ -262,11 +262,12 @@ class ScrapedEndpoints:
             if endpoint in group.targets:
                 group.targets[endpoint].listens_since = found.listen_since.get(endpoint, -math.inf)
             else:
+                place = ScrapeEndpoint(source.namespace, endpoint.address, endpoint.port, access)
                 target = group.targets[endpoint] = EndpointTarget(
                     (source.namespace, f"{source.service}/{endpoint.pod}:{endpoint.port}", group.number),
-                    ScrapeEndpoint(source.namespace, endpoint.address, endpoint.port, access),
+                    place,
                     group.wanted,
-                    series=PodSeries(_relabel(source, access, endpoint)),
+                    series=PodSeries(_relabel(source, endpoint.pod, place)),
                     listens_since=found.listen_since.get(endpoint, -math.inf),
                     group=group,
                 )
@@ -396,13 +397,13 @@ def _cost(query: ScrapeQuery, live: Sequence[EndpointTarget]) -> int:
     return query.cost(_SERIES_WORK * sum(target.series.count for target in live))
 
 
-def _relabel(source: EndpointSource, access: Access, endpoint: Endpoint) -> Relabel:
+def _relabel(source: EndpointSource, pod: str, place: ScrapeEndpoint) -> Relabel:
     """Return what makes the labels of the series of an endpoint."""
     labels = {
         "namespace": source.namespace,
-        "pod": endpoint.pod,
-        "endpoint": access.port,
-        "instance": endpoint.instance,
+        "pod": pod,
+        "endpoint": place.access.port,
+        "instance": place.host,
         "job": source.service,  # that of a PodMonitor has its name, which is not known: no such label
     }
     if source.service:
