@@ -151,10 +151,6 @@ REPEATABLE = frozenset({FlagType.LIST, FlagType.ARRAY, FlagType.PAIRS, FlagType.
 """Types whose uses add up; the first use replaces the default."""
 
 
-def accept(_: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One flag of a verb.
@@ -174,7 +170,7 @@ class Flag:
     field: str = ""
     metavar: str = ""
     shorthand: str = ""
-    check: Callable[[Any], str] = accept
+    check: Callable[[Any], str] = lambda _: ""
     choices: tuple[str, ...] = ()
     secret: bool = False
     instead: str = ""

@@ -29,13 +29,16 @@ class Operator(enum.StrEnum):
     LESS_THAN = "lt"
 
 
-_BINARY_TEXT = {
-    Operator.EQUALS: "=",
-    Operator.DOUBLE_EQUALS: "==",
-    Operator.NOT_EQUALS: "!=",
-    Operator.GREATER_THAN: ">",
-    Operator.LESS_THAN: "<",
+_BINARY_OPERATORS = {
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    "=": Operator.EQUALS,
+    "==": Operator.DOUBLE_EQUALS,
+    "!=": Operator.NOT_EQUALS,
+    ">": Operator.GREATER_THAN,
+    "<": Operator.LESS_THAN,
 }
+_BINARY_TEXT = {relation: text for text, relation in _BINARY_OPERATORS.items()}
 
 
 class Requirement(NamedTuple):
@@ -134,15 +137,6 @@ def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
 _TOKEN = re.compile(r"[ \t\r\n]*+(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
 
 _END = ""
-_BINARY_OPERATORS = {
-    "in": Operator.IN,
-    "notin": Operator.NOT_IN,
-    "=": Operator.EQUALS,
-    "==": Operator.DOUBLE_EQUALS,
-    "!=": Operator.NOT_EQUALS,
-    ">": Operator.GREATER_THAN,
-    "<": Operator.LESS_THAN,
-}
 _EXPECTED_OPERATORS = ", ".join(_BINARY_OPERATORS.values())
 
 

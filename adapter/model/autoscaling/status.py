@@ -5,6 +5,7 @@ autoscaler where they name the HPA. A condition keeps its position and, while it
 time.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -96,21 +97,17 @@ def holds(conditions: Sequence[hpa.Condition] | None, kind: str) -> bool:
     return condition is not None and condition.status == "True"
 
 
-_SUBJECTS = ("the HPA controller ", "the HPA ")
+_SUBJECT = re.compile(r"\Athe HPA (?:controller )?")
 """How the messages begin that name the HPA."""
 
 
 def without_hpa(status: hpa.HorizontalPodAutoscalerStatus) -> hpa.HorizontalPodAutoscalerStatus:
     """Return a status whose messages begin with the autoscaler where upstream's begin with the HPA."""
-    own = (replace(condition, message=_own(condition.message)) for condition in status.conditions or ())
+    own = (
+        replace(condition, message=_SUBJECT.sub("the autoscaler ", condition.message))
+        for condition in status.conditions or ()
+    )
     return replace(status, conditions=tuple(own))
-
-
-def _own(message: str) -> str:
-    for subject in _SUBJECTS:
-        if message.startswith(subject):
-            return "the autoscaler " + message.removeprefix(subject)
-    return message
 
 
 def same_status(left: hpa.HorizontalPodAutoscalerStatus, right: hpa.HorizontalPodAutoscalerStatus) -> bool:
