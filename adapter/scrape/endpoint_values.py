@@ -34,7 +34,6 @@ from adapter.scrape.targets import (
     ScrapeTarget,
     TargetAnswer,
     keep_answer,
-    window_of,
 )
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
@@ -184,6 +183,7 @@ class ScrapedEndpoints:
         problems: SourceProblems,
     ) -> None:
         self._scraped = scraped
+        self.span_of, self.covered_seconds = scraped.span_of, scraped.covered_seconds
         self._registry = registry
         self._clock = clock
         self._refused = monitoring.scrape_endpoints_refused
@@ -197,10 +197,6 @@ class ScrapedEndpoints:
         """Return the entry of an external metric whose rule has `scrape`; None for any other metric."""
         entry = self._registry().external.get(metric)
         return entry if entry is not None and entry.rule.scraped is not None else None
-
-    def window_of(self, entry: ExternalEntry) -> float:
-        """Return the seconds that a value covers: 0 for a gauge."""
-        return window_of(entry) * self._scraped.stretch
 
     def want(self, owner: Hashable, metrics: Collection[str]) -> None:
         """Scrape the endpoints of the metrics that are scraped; replaces what the owner wanted before."""
