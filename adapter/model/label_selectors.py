@@ -291,7 +291,6 @@ _NAME = re.compile(_NAME_REGEX)
 SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NAME_LIMIT = 63
-_SUBDOMAIN_LIMIT = 253
 _EMPTY = "must be non-empty"
 _LIMIT = re.compile(r"(must be no more than \d+) characters")
 
@@ -313,7 +312,7 @@ def key_faults(key: str) -> list[str]:
         if not prefix:
             complaints = [_EMPTY]
         else:
-            complaints = _too_long(prefix, _SUBDOMAIN_LIMIT)
+            complaints = _too_long(prefix, 253)
             if not SUBDOMAIN.fullmatch(prefix):
                 complaints.append(SUBDOMAIN_RULE)
         faults += [f"prefix part {complaint}" for complaint in complaints]

@@ -27,9 +27,6 @@ _SOURCES = {
 }
 """Where each type of metric keeps its source, in the order of `sources`."""
 
-_TARGET_TYPES = frozenset({"Utilization", "Value", "AverageValue"})
-_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
-
 _LABEL_REGEX = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL = re.compile(_LABEL_REGEX)
 _LABEL_RULE = (
@@ -188,7 +185,7 @@ def _numbers(source: hpa.MetricSource, path: str) -> Violations:
 def _target(target: hpa.MetricTarget, path: str) -> Violations:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
-    if target.type not in _TARGET_TYPES:
+    if target.type not in {"Utilization", "Value", "AverageValue"}:
         yield invalid(
             f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue"
         )
@@ -210,7 +207,7 @@ def _container_resource(name: str, path: str) -> Violations:
     if complaints := label_selectors.key_faults(name):
         yield from (invalid(path, quote(name), complaint) for complaint in complaints)
     elif "/" not in name:
-        if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
+        if name not in {"cpu", "memory", "ephemeral-storage"} and not name.startswith("hugepages-"):
             yield invalid(path, quote(name), "must be a standard resource for containers")
     elif "kubernetes.io/" not in name and (
         name.startswith("requests.") or label_selectors.key_faults(f"requests.{name}")
