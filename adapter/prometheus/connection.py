@@ -35,8 +35,6 @@ from adapter.telemetry.problems import ProblemLog, SourceProblems
 FILE_CHECK_SECONDS = 1.0
 """How often, at most, credentials and TLS files are checked for changes."""
 
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
 # Time, inode and size of each file: Kubernetes swaps a link, editors replace or rewrite.
 _Identity = tuple[tuple[int, int, int], ...]
 
@@ -292,9 +290,13 @@ async def _resolve_tls(
         return own, None, ""
     if options.prometheus_auth_incluster:
         token = FileAuthorization(
-            f"{SERVICE_ACCOUNT}/token", render_bearer, "--prometheus-auth-incluster", clock, problems
+            f"{credentials.SERVICE_ACCOUNT}/token",
+            render_bearer,
+            "--prometheus-auth-incluster",
+            clock,
+            problems,
         )
-        return TLSFiles(f"{SERVICE_ACCOUNT}/ca.crt", own.cert_file, own.key_file), token, ""
+        return TLSFiles(f"{credentials.SERVICE_ACCOUNT}/ca.crt", own.cert_file, own.key_file), token, ""
     if kubeconfig:
         try:
             cluster = await credentials.load_configuration(Path(kubeconfig), clock, problems)

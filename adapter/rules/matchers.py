@@ -158,8 +158,6 @@ def _reason(error: re2.error) -> str:
 
 
 class HasLabels(Protocol):
-    """Labels by name."""
-
     def get(self, label: str, default: str, /) -> str: ...
 
 

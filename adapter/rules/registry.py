@@ -51,8 +51,6 @@ class CustomEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
-    """What defines one external metric."""
-
     series: str
     rule: Rule
 
