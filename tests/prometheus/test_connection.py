@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import InputError
-from adapter.kubernetes import credentials
 from adapter.prometheus import connection
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.endpoint import TLSFiles
@@ -190,7 +189,7 @@ async def test_in_cluster_credentials(
 ) -> None:
     (tmp_path / "token").write_text("service-account\n")
     (tmp_path / "own").write_text("own")
-    monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr("adapter.kubernetes.credentials.SERVICE_ACCOUNT", tmp_path)
     origin = await open_origin("https://p", auth_incluster=True)
     assert origin.tls.ca_file == str(tmp_path / "ca.crt")
     assert (await origin.request_headers())["Authorization"] == "Bearer service-account"

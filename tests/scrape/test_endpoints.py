@@ -14,7 +14,6 @@ from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, SlicePort, W
 from adapter.model.label_selectors import parse_selector
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from adapter.scrape.http import ScrapeEndpoint
 from tests.scrape.scenes import A, B
 from tests.support.scripts import Recorded
 from tests.support.world import FakePod
@@ -46,11 +45,7 @@ def resolve(kind: str, given: dict[str, Any]) -> FoundEndpoints:
 
 
 def told(found: FoundEndpoints) -> list[str]:
-    access = Access("metrics")
-    lines = [
-        f"{pod} {ScrapeEndpoint('inference', address, port, access).host}"
-        for pod, address, port in found.endpoints
-    ]
+    lines = [f"{each.pod} {each.address}:{each.port}" for each in found.endpoints]
     lines += [f"missing {text}" for text in found.missing]
     lines += [f"refused {kind} {count}" for kind, count in found.refused]
     return [*lines, *([f"because {found.reason}"] if found.reason else [])]
