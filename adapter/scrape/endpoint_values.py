@@ -182,8 +182,7 @@ class ScrapedEndpoints:
         monitoring: Monitoring,
         problems: SourceProblems,
     ) -> None:
-        self._scraped = scraped
-        self.span_of, self.covered_seconds = scraped.span_of, scraped.covered_seconds
+        self.scraped = scraped
         self._registry = registry
         self._clock = clock
         self._refused = monitoring.scrape_endpoints_refused
@@ -252,7 +251,7 @@ class ScrapedEndpoints:
         if not found.known:
             return  # as they were: what is not known now is not gone
         for endpoint in group.targets.keys() - set(found.endpoints):
-            self._scraped.drop_target(group.targets.pop(endpoint))
+            self.scraped.drop_target(group.targets.pop(endpoint))
         source, access = key
         for endpoint in found.endpoints:
             if endpoint in group.targets:
@@ -268,7 +267,7 @@ class ScrapedEndpoints:
                     group=group,
                 )
                 target.select(map(self.entry_of, group.wanted))
-                self._scraped.put_target(target)
+                self.scraped.put_target(target)
         group.version += 1
 
     def _settle(self) -> None:
@@ -282,7 +281,7 @@ class ScrapedEndpoints:
                     wanted.setdefault(key, {}).setdefault(metric, set()).add(owner)
         for key in self._groups.keys() - wanted.keys():
             for target in self._groups.pop(key).targets.values():
-                self._scraped.drop_target(target)
+                self.scraped.drop_target(target)
         for key, metrics_of in wanted.items():
             group = self._groups.get(key)
             if group is None:
@@ -292,7 +291,7 @@ class ScrapedEndpoints:
             group.wanted.update(metrics_of)
             for target in group.targets.values():
                 target.select(map(self.entry_of, group.wanted))
-                self._scraped.put_target(target)
+                self.scraped.put_target(target)
 
     def _key_of(self, entry: ExternalEntry | None) -> GroupKey | None:
         config = None if entry is None else entry.rule.config.scrape
@@ -317,7 +316,7 @@ class ScrapedEndpoints:
     def _read(
         self, group: EndpointGroup, entry: ExternalEntry, selector: Sequence[Matcher]
     ) -> EndpointReading:
-        now, stretch = self._clock.monotonic(), self._scraped.stretch
+        now, stretch = self._clock.monotonic(), self.scraped.stretch
         offset = self._clock.wall() - now
         live = group.live(now, stretch)
         troubles = (target.trouble(now, stretch, live) for target in group.targets.values())
@@ -356,7 +355,7 @@ class ScrapedEndpoints:
         query = ScrapeQuery.build(entry, selector)
         if group is None or query in group.answers:
             return
-        now, stretch = self._clock.monotonic(), self._scraped.stretch
+        now, stretch = self._clock.monotonic(), self.scraped.stretch
         live = group.live(now, stretch)
         if not live or _cost(query, live) <= READ_WORK:
             return
@@ -365,7 +364,7 @@ class ScrapedEndpoints:
             if all(target.can_answer() for target in live):
                 keep_answer(group.answers, query, (yield from group.query_steps(query, live, stretch)))
 
-        await self._scraped.evaluate(group.key[0].namespace, steps())
+        await self.scraped.evaluate(group.key[0].namespace, steps())
 
     def _answer(
         self, group: EndpointGroup, query: ScrapeQuery, live: Sequence[EndpointTarget], now: float
@@ -382,7 +381,7 @@ class ScrapedEndpoints:
                 return known
         ready = all(target.can_answer() for target in live)
         if ready and _cost(query, live) <= READ_WORK:
-            answer = steps.run(group.query_steps(query, live, self._scraped.stretch))
+            answer = steps.run(group.query_steps(query, live, self.scraped.stretch))
             keep_answer(group.answers, query, answer)
             group.rest(now)
             return answer

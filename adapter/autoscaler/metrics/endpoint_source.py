@@ -44,7 +44,7 @@ class ScrapedExternalSource:
         if self.fallback is not None:
             return self.fallback.span
         entry = self.endpoints.entry_of(self.metric)
-        return None if entry is None else self.endpoints.span_of(entry)
+        return None if entry is None else self.endpoints.scraped.span_of(entry)
 
     def read(self, context: ReadContext) -> Reading:
         self.endpoints.follow()  # the rules may have changed
@@ -71,7 +71,7 @@ class ScrapedExternalSource:
                 return Unavailable("NoMetrics", f"{_FETCHING}: a series of {self.metric} has no value")
         if not values:
             return Unavailable("NoMetrics", _EMPTY)
-        window = round(self.endpoints.covered_seconds(entry) * SECOND)
+        window = round(self.endpoints.scraped.covered_seconds(entry) * SECOND)
         then = ready_then(self.scraped_at, window, None, context.now, context.least_ready)
         return ExternalReading(tuple(values), then, look.overdue)
 
