@@ -141,7 +141,7 @@ async def run(
         if scaler is not None:
             await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
-            **_common_work(runtime, served.provider, rules),
+            **_common_work(runtime, rules),
             **security.tasks(problems, clock),
             **{f"object cache {number}": lister.run() for number, lister in enumerate(served.listers)},
             **({} if access_log is None else {"access log": access_log.run()}),
@@ -203,7 +203,7 @@ async def run_scaler(
             server = MetricsServer(handler, security.certificate, shutdown, host=address[0], port=address[1])
             await server.start()
             stack.push_async_callback(server.stop)
-        work = _common_work(runtime, provider, rules) | {"scrapes": runtime.scraped.run()}
+        work = _common_work(runtime, rules) | {"scrapes": runtime.scraped.run()}
         if security is not None:
             work |= security.tasks(problems, clock)
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(pages), close=pages.stop)
@@ -212,13 +212,13 @@ async def run_scaler(
 _Work = Coroutine[Any, Any, None]
 
 
-def _common_work(runtime: Runtime, provider: RulesMetricsProvider, rules: RuleSource) -> dict[str, _Work]:
+def _common_work(runtime: Runtime, rules: RuleSource) -> dict[str, _Work]:
     """Return, by name, the tasks that adapter and scaler have in common."""
     return {
         "API discovery": runtime.resources.run(),
         "rules": rules.run(),
         "relist": runtime.relister.run(),
-        "faults": provider.run(),
+        "faults": runtime.source_problems.run(),
         "event-loop lag": _watch_lag(runtime.monitoring),
     }
 

@@ -87,10 +87,6 @@ def _read_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2] or match[3] or "B"]
 
 
-def _read_address(text: str) -> str:
-    return str(ipaddress.ip_address(text.strip()))
-
-
 def _read_list(text: str) -> tuple[str, ...]:
     if not text:
         return ()
@@ -129,7 +125,7 @@ class FlagType(enum.Enum):
     FLOAT = "float", _read_float, "a number"
     DURATION = "duration", timestamps.parse_go_duration, "a Go duration such as 30s or 1m30s"
     SIZE = "bytes", _read_size, "a size above 0 such as 256MiB or 1000000"
-    ADDRESS = "ip", _read_address, "an IP address such as 127.0.0.1"
+    ADDRESS = "ip", lambda text: str(ipaddress.ip_address(text.strip())), "an IP address such as 127.0.0.1"
     PORT = "port", _read_port, "a port from 0 to 65535"
     # pflag's stringSlice: comma-separated as in CSV, may be repeated
     LIST = "strings", _read_list, "a comma-separated list"
@@ -151,10 +147,6 @@ REPEATABLE = frozenset({FlagType.LIST, FlagType.ARRAY, FlagType.PAIRS, FlagType.
 """Types whose uses add up; the first use replaces the default."""
 
 
-def accept(_: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One flag of a verb.
@@ -174,7 +166,7 @@ class Flag:
     field: str = ""
     metavar: str = ""
     shorthand: str = ""
-    check: Callable[[Any], str] = accept
+    check: Callable[[Any], str] = lambda _: ""
     choices: tuple[str, ...] = ()
     secret: bool = False
     instead: str = ""

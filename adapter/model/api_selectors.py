@@ -1,6 +1,7 @@
 """Label selectors as API objects carry them: ``matchLabels`` and ``matchExpressions``.
 
-They are compiled to a `LabelSelector`, and printed as in Go for metric descriptions and error messages.
+They are compiled to a `LabelSelector`, made of one, and printed as in Go for metric descriptions and error
+messages.
 Mirrors ``metav1.LabelSelector``.
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from adapter import errors
 from adapter.model import label_selectors
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
@@ -22,7 +24,13 @@ LONGEST_KEY, LONGEST_VALUE = 317, 63
 LONGEST_TEXT = 16 * 1024
 """The longest text of the selector of a metric, as of that of a scale."""
 
-_OPERATORS = {text: operator for operator, text in label_selectors.API_OPERATORS.items()}
+_TEXTS = {
+    Operator.IN: "In",
+    Operator.NOT_IN: "NotIn",
+    Operator.EXISTS: "Exists",
+    Operator.DOES_NOT_EXIST: "DoesNotExist",
+}
+_OPERATORS = {text: operator for operator, text in _TEXTS.items()}
 
 
 def _drop_empty(part: msgspec.Struct, *names: str) -> None:
@@ -70,6 +78,27 @@ def compile_selector(selector: APISelector | None) -> LabelSelector:
             raise ValueError(f"{quote(expression.operator)} is not a valid label selector operator")
         requirements.append(_requirement(expression.key, operator, expression.values or ()))
     return LabelSelector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
+
+
+def to_api(selector: LabelSelector) -> APISelector | None:
+    """Return a selector as it is written, None for everything.
+
+    Mirrors ``metav1.ParseToLabelSelector``: both equality operators become labels (the last of one key wins),
+    and what the API form cannot say raises `errors.PlainError` with upstream's sentence.
+    """
+    labels: dict[str, str] = {}
+    expressions = []
+    for key, operator, values in selector.requirements:
+        match operator:
+            case Operator.EQUALS | Operator.DOUBLE_EQUALS:
+                labels[key] = values[0]
+            case Operator.GREATER_THAN | Operator.LESS_THAN:
+                raise errors.PlainError(f'"{operator}" isn\'t supported in label selectors')
+            case Operator.NOT_EQUALS:
+                raise errors.PlainError(f'"{operator}" is not a valid label selector operator')
+            case _:
+                expressions.append(MatchExpression(key, _TEXTS[operator], values))
+    return APISelector(labels, tuple(expressions)) if selector.requirements else None
 
 
 TOO_LARGE = (

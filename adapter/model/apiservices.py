@@ -16,11 +16,7 @@ VERSIONS: Mapping[str, tuple[str, ...]] = {
 }
 """The versions of each group that are registered."""
 
-HPA_READS: Mapping[str, tuple[str, ...]] = {
-    "custom.metrics.k8s.io": ("v1beta2", "v1beta1"),
-    "external.metrics.k8s.io": ("v1beta1",),
-    "metrics.k8s.io": ("v1beta1", "v1"),
-}
+HPA_READS: Mapping[str, tuple[str, ...]] = {**VERSIONS, "custom.metrics.k8s.io": ("v1beta2", "v1beta1")}
 """The versions of each group, first the one that the HPA controller reads where it is registered.
 
 Of metrics.k8s.io the controller reads v1beta1 only, up to Kubernetes 1.37. Later ones may read v1 as well.

@@ -82,21 +82,13 @@ class Turns(Generic[Item]):
         Without `urgency` that is its oldest item. This uses the turn: the namespace and the owner come last
         now. The item stays until it is discarded. Raises LookupError if there are no items.
         """
-        namespace, owners = _first(self._namespaces)
-        owner, items = _first(owners)
+        if not self:
+            raise LookupError("nothing waits")
+        namespace, owners = next(iter(self._namespaces.items()))
+        owner, items = next(iter(owners.items()))
         self._namespaces.move_to_end(namespace)
         owners.move_to_end(owner)
         return namespace, owner, max(items, key=urgency) if urgency is not None else next(iter(items))
-
-
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
-
-def _first(mapping: OrderedDict[_Key, _Value]) -> tuple[_Key, _Value]:
-    for item in mapping.items():
-        return item
-    raise LookupError("nothing waits")
 
 
 LEAST_SHARE = 10

@@ -1,8 +1,8 @@
 """Label selectors: Kubernetes' grammar with its error messages, and matching.
 
-Lexer, parser, and the value with its three forms: a predicate, canonical text, API JSON. Mirrors
-``k8s.io/apimachinery/pkg/labels``; the messages are the same byte for byte, because clients print them and
-scripts compare them.
+Lexer, parser, and the value with its two forms: a predicate and canonical text; `api_selectors` has that of
+the API. Mirrors ``k8s.io/apimachinery/pkg/labels``; the messages are the same byte for byte, because clients
+print them and scripts compare them.
 """
 
 import enum
@@ -29,19 +29,16 @@ class Operator(enum.StrEnum):
     LESS_THAN = "lt"
 
 
-_BINARY_TEXT = {
-    Operator.EQUALS: "=",
-    Operator.DOUBLE_EQUALS: "==",
-    Operator.NOT_EQUALS: "!=",
-    Operator.GREATER_THAN: ">",
-    Operator.LESS_THAN: "<",
+_BINARY_OPERATORS = {
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    "=": Operator.EQUALS,
+    "==": Operator.DOUBLE_EQUALS,
+    "!=": Operator.NOT_EQUALS,
+    ">": Operator.GREATER_THAN,
+    "<": Operator.LESS_THAN,
 }
-API_OPERATORS = {
-    Operator.IN: "In",
-    Operator.NOT_IN: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.DOES_NOT_EXIST: "DoesNotExist",
-}
+_BINARY_TEXT = {relation: text for text, relation in _BINARY_OPERATORS.items()}
 
 
 class Requirement(NamedTuple):
@@ -133,38 +130,6 @@ def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
     return LabelSelector(tuple(requirements))
 
 
-def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
-    """Return the API form, ``matchLabels`` and ``matchExpressions`` if not empty; None for everything.
-
-    Mirrors ``metav1.ParseToLabelSelector``: both equality operators become labels (the last of one key wins),
-    and what the API form cannot say raises `errors.PlainError` with upstream's sentence.
-    """
-    labels: dict[str, str] = {}
-    expressions: list[dict[str, object]] = []
-    for requirement in selector.requirements:
-        match requirement.operator:
-            case Operator.EQUALS | Operator.DOUBLE_EQUALS:
-                labels[requirement.key] = requirement.values[0]
-            case Operator.GREATER_THAN | Operator.LESS_THAN:
-                raise errors.PlainError(f'"{requirement.operator}" isn\'t supported in label selectors')
-            case Operator.NOT_EQUALS:
-                raise errors.PlainError(f'"{requirement.operator}" is not a valid label selector operator')
-            case _:
-                expression: dict[str, object] = {
-                    "key": requirement.key,
-                    "operator": API_OPERATORS[requirement.operator],
-                }
-                if requirement.values:
-                    expression["values"] = list(requirement.values)
-                expressions.append(expression)
-    document: dict[str, object] = {}
-    if labels:
-        document["matchLabels"] = labels
-    if expressions:
-        document["matchExpressions"] = expressions
-    return document or None
-
-
 # --- lexer
 
 # A zero byte ends the text where a token could begin and is swallowed after one, as upstream's lexer does.
@@ -172,15 +137,6 @@ def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
 _TOKEN = re.compile(r"[ \t\r\n]*+(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
 
 _END = ""
-_BINARY_OPERATORS = {
-    "in": Operator.IN,
-    "notin": Operator.NOT_IN,
-    "=": Operator.EQUALS,
-    "==": Operator.DOUBLE_EQUALS,
-    "!=": Operator.NOT_EQUALS,
-    ">": Operator.GREATER_THAN,
-    "<": Operator.LESS_THAN,
-}
 _EXPECTED_OPERATORS = ", ".join(_BINARY_OPERATORS.values())
 
 
@@ -335,7 +291,6 @@ _NAME = re.compile(_NAME_REGEX)
 SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NAME_LIMIT = 63
-_SUBDOMAIN_LIMIT = 253
 _EMPTY = "must be non-empty"
 _LIMIT = re.compile(r"(must be no more than \d+) characters")
 
@@ -357,7 +312,7 @@ def key_faults(key: str) -> list[str]:
         if not prefix:
             complaints = [_EMPTY]
         else:
-            complaints = _too_long(prefix, _SUBDOMAIN_LIMIT)
+            complaints = _too_long(prefix, 253)
             if not SUBDOMAIN.fullmatch(prefix):
                 complaints.append(SUBDOMAIN_RULE)
         faults += [f"prefix part {complaint}" for complaint in complaints]

@@ -11,6 +11,7 @@ it shows some twice. Two questions have one answer in all cases:
 Instants are whole seconds since 1970 in UTC.
 """
 
+import bisect
 import functools
 import itertools
 import re
@@ -138,10 +139,4 @@ def _transitions(day: int, zone: ZoneInfo) -> tuple[int, ...]:
 
 def _first_change(low: int, high: int, before: int, zone: ZoneInfo) -> int:
     """Return the first instant from `low` to `high` whose offset is not `before`; that of `high` is not."""
-    while low < high:
-        middle = (low + high) // 2
-        if offset_at(middle, zone) == before:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return low + bisect.bisect_left(range(low, high), True, key=lambda at: offset_at(at, zone) != before)

@@ -42,8 +42,6 @@ _BINARY_POWERS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIXES = ("", *_BINARY_POWERS)
 
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_NOT_NUMERIC = "unable to parse numeric part of quantity"
-_WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 
 class Quantity:
@@ -166,7 +164,7 @@ def _parse(text: str) -> Quantity:
     if room >= 0 and scale >= -_NANO and (number := int(digits + fraction) * factor) <= _MAX:
         return Quantity(negative * number, scale, form)
     if not whole and not fraction:
-        raise ValueError(_NOT_NUMERIC)
+        raise ValueError("unable to parse numeric part of quantity")
     number, scale, form = _rounded(int(whole + fraction) * factor, scale, form)
     return Quantity(negative * number, scale, form, big=True)
 
@@ -188,7 +186,7 @@ def _read_suffix(suffix: str) -> tuple[int, Format]:
     if suffix in _BINARY_POWERS:
         return _BINARY_POWERS[suffix], Format.BINARY_SI
     if not _EXPONENT.fullmatch(suffix) or not _fits(power := int(suffix[1:])):
-        raise ValueError(_WRONG_SUFFIX)
+        raise ValueError("unable to parse quantity's suffix")
     return (power + 2**31) % 2**32 - 2**31, Format.DECIMAL_EXPONENT  # upstream keeps 32 bits of it
 
 

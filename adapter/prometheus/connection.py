@@ -18,7 +18,7 @@ import math
 import posixpath
 import re
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -28,15 +28,12 @@ from adapter import net
 from adapter.config.options import PrometheusOptions
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import credentials
-from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.model.clock import Clock
 from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 
 FILE_CHECK_SECONDS = 1.0
 """How often, at most, credentials and TLS files are checked for changes."""
-
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 # Time, inode and size of each file: Kubernetes swaps a link, editors replace or rewrite.
 _Identity = tuple[tuple[int, int, int], ...]
@@ -45,13 +42,14 @@ T = TypeVar("T")
 
 
 class Authorization:
-    """The Authorization header of requests: a constant value, "" for no header."""
+    """The Authorization header of requests: a constant, "" for no header, or what `read` returns now."""
 
-    def __init__(self, value: str = "") -> None:
+    def __init__(self, value: str = "", read: Callable[[], Awaitable[str]] | None = None) -> None:
         self._value = value
+        self._read = read
 
     async def header(self) -> str:
-        return self._value
+        return self._value if self._read is None else await self._read()
 
     def refuse(self) -> None:
         """Note that the server refused the last value with 401."""
@@ -129,7 +127,6 @@ class FileAuthorization(Authorization):
 
         Raises InputError if the file cannot be read now.
         """
-        super().__init__()
 
         def build() -> str:
             return render(Path(path).read_text(encoding="utf-8").strip())
@@ -140,23 +137,10 @@ class FileAuthorization(Authorization):
         except (OSError, ValueError) as error:
             expected = f"a readable file ({error.strerror})" if isinstance(error, OSError) else str(error)
             raise _refuse(flag, path, expected) from error
-
-    async def header(self) -> str:
-        return await self._file.value()
+        super().__init__(read=self._file.value)
 
     def refuse(self) -> None:
         self._file.check()
-
-
-class KubeconfigAuthorization(Authorization):
-    """The credentials of a kubeconfig's user. They are renewed when due, even if the last were refused."""
-
-    def __init__(self, configuration: ClientConfiguration) -> None:
-        super().__init__()
-        self._configuration = configuration
-
-    async def header(self) -> str:
-        return await self._configuration.authorization()
 
 
 def render_bearer(text: str) -> str:
@@ -306,9 +290,13 @@ async def _resolve_tls(
         return own, None, ""
     if options.prometheus_auth_incluster:
         token = FileAuthorization(
-            f"{SERVICE_ACCOUNT}/token", render_bearer, "--prometheus-auth-incluster", clock, problems
+            f"{credentials.SERVICE_ACCOUNT}/token",
+            render_bearer,
+            "--prometheus-auth-incluster",
+            clock,
+            problems,
         )
-        return TLSFiles(f"{SERVICE_ACCOUNT}/ca.crt", own.cert_file, own.key_file), token, ""
+        return TLSFiles(f"{credentials.SERVICE_ACCOUNT}/ca.crt", own.cert_file, own.key_file), token, ""
     if kubeconfig:
         try:
             cluster = await credentials.load_configuration(Path(kubeconfig), clock, problems)
@@ -322,7 +310,8 @@ async def _resolve_tls(
             cluster.verify,
             cluster.tls_server_name,
         )
-        return tls, KubeconfigAuthorization(cluster), cluster.proxy
+        # the credentials are renewed when due, even if the last were refused
+        return tls, Authorization(read=cluster.authorization), cluster.proxy
     return own, None, ""
 
 

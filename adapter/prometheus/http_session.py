@@ -52,8 +52,12 @@ class EndpointSession(requests.Session):
         self.verify = tls.verify and (tls.ca_file or system.cafile or system.capath or True)
         self.cert = (tls.cert_file, tls.key_file) if tls.cert_file else None
         if tls.server_name:
+            adapter = HTTPAdapter(max_retries=_NO_RETRY)
+            adapter.poolmanager.connection_pool_kw |= dict.fromkeys(
+                ("server_hostname", "assert_hostname"), tls.server_name
+            )
             # a longer prefix than that of the library's adapter, so that it takes precedence
-            self.mount(f"{server.endpoint.base}/api", _NamedServer(tls.server_name))
+            self.mount(f"{server.endpoint.base}/api", adapter)
 
     def client(self) -> Any:
         connect: Any = PrometheusConnect  # its types ask for more than it uses
@@ -96,19 +100,6 @@ class _Body:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
-
-
-class _NamedServer(HTTPAdapter):
-    """Expects another name in the server's certificate than the URL's."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        super().__init__(max_retries=_NO_RETRY)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool: object) -> None:  # noqa: FBT001, FBT002 - requests' own signature
-        super().init_poolmanager(
-            connections, maxsize, block, server_hostname=self._name, assert_hostname=self._name, **pool
-        )
 
 
 @contextlib.contextmanager

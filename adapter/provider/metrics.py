@@ -88,10 +88,6 @@ class RulesMetricsProvider:
     def external_metrics(self) -> Sequence[str]:
         return sorted([*self._relister.registry.external, *self._own])
 
-    async def run(self) -> None:
-        """End the reported problems that no request has met lately, until cancelled."""
-        await self._problems.run()
-
     async def custom(self, question: metrics.CustomQuestion) -> metrics.CustomAnswer:
         """Return the values of one object or of all that match; StatusError as prometheus-adapter answers.
 

@@ -133,7 +133,7 @@ class ResourceProvider:
         partial = any(answer.partial is not None for answer in given)
         times = _sample_times(answers) if terms.sampled and rules.pair(kind).tells_ages else None
         return ResourceAnswer(
-            tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times
+            tuple(items), rules.config.window, self._clock.wall(), fresh_until, stands_in, partial, times
         )
 
     async def _ask_namespaces(

@@ -166,10 +166,7 @@ class RuleSource:
                 self._catalogue = await self._resources.refresh()
             except (KubernetesError, NotSyncedError):
                 await self._sleep(PERIOD)  # the catalogue reports the failure
-        ruleset, compile_faults = await asyncio.to_thread(
-            compiler.compile_rules, self._parsed.config, self._catalogue
-        )
-        faults = (*self._parsed.faults, *compile_faults)
+        ruleset, faults = await self._compile(self._parsed)
         if self._strict and faults:
             raise InputError(faults)
         await self._adopt(self._parsed.config, ruleset, faults)
@@ -184,12 +181,9 @@ class RuleSource:
 
     async def _reload(self, parsed: Parsed) -> None:
         """Put changed files in force if they have no fault; else keep the rules and report why."""
-        assert self._catalogue is not None
-        ruleset, compile_faults = await asyncio.to_thread(
-            compiler.compile_rules, parsed.config, self._catalogue, self._ruleset
-        )
+        ruleset, compile_faults = await self._compile(parsed, self._ruleset)
         other = self._check(parsed.config)
-        faults = in_order((*parsed.fatal, *parsed.faults, *compile_faults, *((other,) if other else ())))
+        faults = in_order((*parsed.fatal, *compile_faults, *((other,) if other else ())))
         if faults:
             self.refused = faults
             self._monitoring.config_reloads.labels(outcome="refused").inc()
@@ -208,10 +202,17 @@ class RuleSource:
         if current == self._catalogue:
             return
         self._catalogue = current
-        ruleset, compile_faults = await asyncio.to_thread(
-            compiler.compile_rules, self._parsed.config, current
+        await self._adopt(self._parsed.config, *await self._compile(self._parsed))
+
+    async def _compile(
+        self, parsed: Parsed, known: compiler.Ruleset | None = None
+    ) -> tuple[compiler.Ruleset, tuple[Fault, ...]]:
+        """Return the usable rules of files for the resources, and the faults of the others; in a thread."""
+        assert self._catalogue is not None
+        ruleset, faults = await asyncio.to_thread(
+            compiler.compile_rules, parsed.config, self._catalogue, known
         )
-        await self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
+        return ruleset, (*parsed.faults, *faults)
 
     async def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
         self.faults = in_order(faults)

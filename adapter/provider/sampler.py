@@ -12,15 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from adapter import errors
 from adapter.config.rules_config import OnNaN
-from adapter.errors import (
-    InternalError,
-    NamingError,
-    PrometheusError,
-    StatusError,
-    TemplateError,
-    UnsupportedSelectorError,
-)
 from adapter.model.clock import Clock
 from adapter.model.metrics import Sample
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refresh_ahead
@@ -38,7 +31,12 @@ from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
-QUERY_ERRORS = (NamingError, TemplateError, UnsupportedSelectorError, PrometheusError)
+QUERY_ERRORS = (
+    errors.NamingError,
+    errors.TemplateError,
+    errors.UnsupportedSelectorError,
+    errors.PrometheusError,
+)
 """Why a question has no samples: its query cannot be rendered, or Prometheus does not answer it."""
 
 # How long a request waits for Prometheus when scrapes have values already, in seconds.
@@ -124,7 +122,7 @@ class Sampler:
                     answer = await self._query(others, scraped.absent)
             except TimeoutError:
                 pass  # the query goes on, and its answer is there for the next request
-            except PrometheusError as error:
+            except errors.PrometheusError as error:
                 if not scraped.values:
                     raise
                 self._problems.failed(error, plan.entry.rule.path)
@@ -241,9 +239,9 @@ class Sampler:
         ask = partial(self._cache.ask, accepts_warnings=rule.accepts_warnings, takes_partial=True)
         return await together(partial(ask, promql), partial(ask, companion.promql), freshness)
 
-    def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
+    def failure(self, error: Exception, rule: Rule, unrendered: errors.StatusError) -> errors.StatusError:
         """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
-        if isinstance(error, PrometheusError):
+        if isinstance(error, errors.PrometheusError):
             return self._problems.unfetched(error, rule.path)
         self._problems.report("render", "query cannot be built", str(error), rule.config.path)
         return unrendered
@@ -257,7 +255,7 @@ class Sampler:
             milli = milli_of(sample.value, nan_is_zero=rule.config.on_nan is OnNaN.ZERO)
         except OverflowError as error:
             self._leave_out("value refused", "overflow", rule, render)
-            raise InternalError(
+            raise errors.InternalError(
                 f"a value of {rule.config.path} is beyond 9.2e15, the limit of a quantity"
             ) from error
         if isinstance(milli, Dropped):

@@ -55,15 +55,16 @@ class Rule(QueryRule):
     named_series: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UsageRule:
+@dataclass(frozen=True, slots=True)
+class UsageEntry:
     """How pods tell their own usage of CPU: the rule of their scrapes, and the container it is about.
 
-    `container` is "" for the container that has the scraped port.
+    `container` is "" for the container that has the scraped port. The rule names its series itself.
     """
 
     rule: Rule
     container: str
+    series: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +77,7 @@ class Ruleset:
     custom: tuple[Rule, ...] = ()
     external: tuple[Rule, ...] = ()
     resource: ResourceRules | None = None
-    usage: UsageRule | None = None
+    usage: UsageEntry | None = None
 
     def selectors(self) -> tuple[str, ...]:
         """Return the distinct series selectors in order."""
@@ -110,7 +111,7 @@ def compile_rules(
     custom = [rule for entry in config.rules if (rule := compiled(entry, describes=True))]
     external = [rule for entry in config.external_rules if (rule := compiled(entry, describes=False))]
     resource: ResourceRules | None = None
-    usage: UsageRule | None = None
+    usage: UsageEntry | None = None
     if config.resource_rules is not None:
         usage = _compile_usage(config.resource_rules, catalogue, faults, known.usage if known else None)
         if known and known.resource is not None and known.resource.config == config.resource_rules:
@@ -260,8 +261,8 @@ _PLAIN = ResourcesConfig("<<.Resource>>")
 
 
 def _compile_usage(
-    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault], known: UsageRule | None
-) -> UsageRule | None:
+    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault], known: UsageEntry | None
+) -> UsageEntry | None:
     """Return the rule by which pods are scraped for their CPU, None without one and after a fault."""
     scraped = config.cpu
     if scraped.scrape is None:
@@ -282,7 +283,7 @@ def _compile_usage(
         return None
     compiled = known.rule if known is not None and known.rule.config == rule else None
     compiled = compiled or _compile_rule(rule, catalogue, faults, key="query")
-    return None if compiled is None else UsageRule(compiled, scraped.scrape.container)
+    return None if compiled is None else UsageEntry(compiled, scraped.scrape.container)
 
 
 def _compile_resource_rule(

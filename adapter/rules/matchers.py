@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import re2
@@ -38,17 +37,15 @@ class Matcher(NamedTuple):
 
 
 # A set of one is still a regular expression, as upstream.
-_TABLE: Mapping[Operator, str] = MappingProxyType(
-    {
-        Operator.EQUALS: "=",
-        Operator.DOUBLE_EQUALS: "=",
-        Operator.NOT_EQUALS: "!=",
-        Operator.IN: "=~",
-        Operator.NOT_IN: "!~",
-        Operator.EXISTS: "!=",
-        Operator.DOES_NOT_EXIST: "=",
-    }
-)
+_TABLE: Mapping[Operator, str] = {
+    Operator.EQUALS: "=",
+    Operator.DOUBLE_EQUALS: "=",
+    Operator.NOT_EQUALS: "!=",
+    Operator.IN: "=~",
+    Operator.NOT_IN: "!~",
+    Operator.EXISTS: "!=",
+    Operator.DOES_NOT_EXIST: "=",
+}
 
 
 def from_selector(selector: LabelSelector) -> tuple[Matcher, ...]:
@@ -161,8 +158,6 @@ def _reason(error: re2.error) -> str:
 
 
 class HasLabels(Protocol):
-    """Labels by name."""
-
     def get(self, label: str, default: str, /) -> str: ...
 
 

@@ -9,7 +9,6 @@ end the process. So the levels are counted first, in one pass over the text and 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import promql_parser as promql
@@ -26,14 +25,12 @@ LABEL = "fastpath_matchers_slot"
 MATCHERS = f'{LABEL}="1"'
 """Stands for `.LabelMatchers`, with the label LABEL."""
 
-OPERATORS: Mapping[str, str] = MappingProxyType(
-    {
-        str(promql.MatchOp.Equal): "=",
-        str(promql.MatchOp.NotEqual): "!=",
-        str(promql.MatchOp.Re): "=~",
-        str(promql.MatchOp.NotRe): "!~",
-    }
-)
+OPERATORS: Mapping[str, str] = {
+    str(promql.MatchOp.Equal): "=",
+    str(promql.MatchOp.NotEqual): "!=",
+    str(promql.MatchOp.Re): "=~",
+    str(promql.MatchOp.NotRe): "!~",
+}
 """PromQL's text of the operators of matchers."""
 
 _FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from adapter.errors import TemplateError
 from adapter.model import metrics, quantity
@@ -25,9 +24,6 @@ _QUERY_BYTES = 250
 # in a template, in quotes or not, without ending what surrounds them.
 _INERT_VALUE = re.compile(r"[A-Za-z0-9_.:|-]*\Z")
 
-# Object label, namespace label, and label of the parts of an object (None without parts).
-SeparabilityKey: TypeAlias = tuple[str, str, str | None]
-
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class QueryRule:
@@ -40,7 +36,7 @@ class QueryRule:
     path: str
     query: Template
     accepts_warnings: bool
-    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict, init=False)
+    _separability: dict[tuple[str, str, str | None], Separability] = field(default_factory=dict, init=False)
 
     def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
         """Return the query. Raises TemplateError if the template fails or renders to nothing.

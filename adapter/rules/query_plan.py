@@ -70,10 +70,6 @@ class PlannedQuery(NamedTuple):
     joined: bool
 
 
-# Namespace ("" for cluster-scoped kinds) and name of the object that a sample belongs to.
-Place = tuple[str, str]
-
-
 def ask_alone(query: MetricQuery, objects: Objects) -> PlannedQuery:
     """Return the query for one request as upstream sends it."""
     return _ask_alone((query, objects))
@@ -125,8 +121,11 @@ def sweep(query: MetricQuery) -> PlannedQuery:
 
 def place_samples(
     query: MetricQuery, planned: PlannedQuery, samples: Iterable[Sample]
-) -> Iterator[tuple[Place, Sample]]:
-    """Yield each sample with the object it belongs to; a missing object label counts as the name ""."""
+) -> Iterator[tuple[tuple[str, str], Sample]]:
+    """Yield each sample with namespace ("" for cluster-scoped kinds) and name of the object it belongs to.
+
+    A missing object label counts as the name "".
+    """
     object_label, namespace_label = query.object_label, query.namespace_label
     if planned.joined:
         for sample in samples:

@@ -21,7 +21,7 @@ from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
 from adapter.model.steps import Steps
 from adapter.rules import matchers
-from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.compile import Rule, Ruleset, UsageEntry
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
 
 # The only kinds that prometheus-adapter treats as root-scoped; all others are registered under a namespace.
@@ -51,18 +51,8 @@ class CustomEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
-    """What defines one external metric."""
-
     series: str
     rule: Rule
-
-
-class UsageEntry(msgspec.Struct, frozen=True, gc=False):
-    """What defines the CPU that pods expose; `container` is as in `UsageRule`."""
-
-    rule: Rule
-    container: str
-    series: str = ""
 
 
 class Refused(NamedTuple):
@@ -95,7 +85,6 @@ class Registry:
     refused: tuple[Refused, ...] = ()
     unwritable: tuple[Unwritable, ...] = ()
     usage: UsageEntry | None = None
-    """By resource."""
 
 
 EMPTY = Registry(0, {}, {}, ())
@@ -201,7 +190,6 @@ def building(
         _note_collision(collisions, metric, external.get(metric), entry_external)
         external[metric] = entry_external
     infos = yield from _infos(listed)
-    usage = ruleset.usage
     return Registry(
         generation,
         custom,
@@ -210,7 +198,7 @@ def building(
         tuple(collisions),
         tuple(refused),
         tuple(unwritable.values()),
-        None if usage is None else UsageEntry(usage.rule, usage.container),
+        ruleset.usage,
     )
 
 

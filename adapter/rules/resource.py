@@ -59,11 +59,6 @@ class ResourceRules:
     containers: CpuAndMemory
     nodes: CpuAndMemory
 
-    @property
-    def window(self) -> float:
-        """Seconds that a sample covers, from the rules file."""
-        return self.config.window
-
     def pair(self, resource: GroupResource) -> CpuAndMemory:
         return self.containers if resource == PODS else self.nodes
 
@@ -73,9 +68,6 @@ class UsageSamples(NamedTuple):
 
     samples: Sequence[Sample]
     label: str | None = None
-
-    def by_part(self) -> dict[str, Sample]:
-        return last_samples(self.samples, self.label or "")
 
 
 class Absent(NamedTuple):
@@ -96,7 +88,7 @@ def pod_usage(
     """
     if not cpu.samples or not memory.samples:
         return None
-    cpus, memories = cpu.by_part(), memory.by_part()
+    cpus, memories = (last_samples(one.samples, one.label or "") for one in (cpu, memory))
     if lonely := sorted(cpus.keys() ^ memories.keys()):
         there, missing = ("cpu", "memory") if lonely[0] in cpus else ("memory", "cpu")
         return Absent(INCOMPLETE, f"container {lonely[0]!r} has {there} and no {missing}")

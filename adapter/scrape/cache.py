@@ -20,9 +20,10 @@ from adapter.model.clock import Clock
 from adapter.model.coherence import unserved_pods
 from adapter.model.metrics import CustomMetricInfo
 from adapter.model.timestamps import SECOND
+from adapter.rules.compile import UsageEntry
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
-from adapter.rules.registry import CustomEntry, Registry, UsageEntry
+from adapter.rules.registry import CustomEntry, Registry
 from adapter.rules.resource import PODS
 from adapter.scrape.bodies import BodyBuffer
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint

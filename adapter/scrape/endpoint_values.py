@@ -34,7 +34,6 @@ from adapter.scrape.targets import (
     ScrapeTarget,
     TargetAnswer,
     keep_answer,
-    window_of,
 )
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
@@ -183,7 +182,7 @@ class ScrapedEndpoints:
         monitoring: Monitoring,
         problems: SourceProblems,
     ) -> None:
-        self._scraped = scraped
+        self.scraped = scraped
         self._registry = registry
         self._clock = clock
         self._refused = monitoring.scrape_endpoints_refused
@@ -197,10 +196,6 @@ class ScrapedEndpoints:
         """Return the entry of an external metric whose rule has `scrape`; None for any other metric."""
         entry = self._registry().external.get(metric)
         return entry if entry is not None and entry.rule.scraped is not None else None
-
-    def window_of(self, entry: ExternalEntry) -> float:
-        """Return the seconds that a value covers: 0 for a gauge."""
-        return window_of(entry) * self._scraped.stretch
 
     def want(self, owner: Hashable, metrics: Collection[str]) -> None:
         """Scrape the endpoints of the metrics that are scraped; replaces what the owner wanted before."""
@@ -256,22 +251,23 @@ class ScrapedEndpoints:
         if not found.known:
             return  # as they were: what is not known now is not gone
         for endpoint in group.targets.keys() - set(found.endpoints):
-            self._scraped.drop_target(group.targets.pop(endpoint))
+            self.scraped.drop_target(group.targets.pop(endpoint))
         source, access = key
         for endpoint in found.endpoints:
             if endpoint in group.targets:
                 group.targets[endpoint].listens_since = found.listen_since.get(endpoint, -math.inf)
             else:
+                place = ScrapeEndpoint(source.namespace, endpoint.address, endpoint.port, access)
                 target = group.targets[endpoint] = EndpointTarget(
                     (source.namespace, f"{source.service}/{endpoint.pod}:{endpoint.port}", group.number),
-                    ScrapeEndpoint(source.namespace, endpoint.address, endpoint.port, access),
+                    place,
                     group.wanted,
-                    series=PodSeries(_relabel(source, access, endpoint)),
+                    series=PodSeries(_relabel(source, endpoint.pod, place)),
                     listens_since=found.listen_since.get(endpoint, -math.inf),
                     group=group,
                 )
                 target.select(map(self.entry_of, group.wanted))
-                self._scraped.put_target(target)
+                self.scraped.put_target(target)
         group.version += 1
 
     def _settle(self) -> None:
@@ -285,7 +281,7 @@ class ScrapedEndpoints:
                     wanted.setdefault(key, {}).setdefault(metric, set()).add(owner)
         for key in self._groups.keys() - wanted.keys():
             for target in self._groups.pop(key).targets.values():
-                self._scraped.drop_target(target)
+                self.scraped.drop_target(target)
         for key, metrics_of in wanted.items():
             group = self._groups.get(key)
             if group is None:
@@ -295,7 +291,7 @@ class ScrapedEndpoints:
             group.wanted.update(metrics_of)
             for target in group.targets.values():
                 target.select(map(self.entry_of, group.wanted))
-                self._scraped.put_target(target)
+                self.scraped.put_target(target)
 
     def _key_of(self, entry: ExternalEntry | None) -> GroupKey | None:
         config = None if entry is None else entry.rule.config.scrape
@@ -320,7 +316,7 @@ class ScrapedEndpoints:
     def _read(
         self, group: EndpointGroup, entry: ExternalEntry, selector: Sequence[Matcher]
     ) -> EndpointReading:
-        now, stretch = self._clock.monotonic(), self._scraped.stretch
+        now, stretch = self._clock.monotonic(), self.scraped.stretch
         offset = self._clock.wall() - now
         live = group.live(now, stretch)
         troubles = (target.trouble(now, stretch, live) for target in group.targets.values())
@@ -359,7 +355,7 @@ class ScrapedEndpoints:
         query = ScrapeQuery.build(entry, selector)
         if group is None or query in group.answers:
             return
-        now, stretch = self._clock.monotonic(), self._scraped.stretch
+        now, stretch = self._clock.monotonic(), self.scraped.stretch
         live = group.live(now, stretch)
         if not live or _cost(query, live) <= READ_WORK:
             return
@@ -368,7 +364,7 @@ class ScrapedEndpoints:
             if all(target.can_answer() for target in live):
                 keep_answer(group.answers, query, (yield from group.query_steps(query, live, stretch)))
 
-        await self._scraped.evaluate(group.key[0].namespace, steps())
+        await self.scraped.evaluate(group.key[0].namespace, steps())
 
     def _answer(
         self, group: EndpointGroup, query: ScrapeQuery, live: Sequence[EndpointTarget], now: float
@@ -385,7 +381,7 @@ class ScrapedEndpoints:
                 return known
         ready = all(target.can_answer() for target in live)
         if ready and _cost(query, live) <= READ_WORK:
-            answer = steps.run(group.query_steps(query, live, self._scraped.stretch))
+            answer = steps.run(group.query_steps(query, live, self.scraped.stretch))
             keep_answer(group.answers, query, answer)
             group.rest(now)
             return answer
@@ -396,13 +392,13 @@ def _cost(query: ScrapeQuery, live: Sequence[EndpointTarget]) -> int:
     return query.cost(_SERIES_WORK * sum(target.series.count for target in live))
 
 
-def _relabel(source: EndpointSource, access: Access, endpoint: Endpoint) -> Relabel:
+def _relabel(source: EndpointSource, pod: str, place: ScrapeEndpoint) -> Relabel:
     """Return what makes the labels of the series of an endpoint."""
     labels = {
         "namespace": source.namespace,
-        "pod": endpoint.pod,
-        "endpoint": access.port,
-        "instance": endpoint.instance,
+        "pod": pod,
+        "endpoint": place.access.port,
+        "instance": place.host,
         "job": source.service,  # that of a PodMonitor has its name, which is not known: no such label
     }
     if source.service:

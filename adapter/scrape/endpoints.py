@@ -29,12 +29,6 @@ class Endpoint(NamedTuple):
     address: str
     port: int
 
-    @property
-    def instance(self) -> str:
-        """The address as Prometheus writes it in the label of that name."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{host}:{self.port}"
-
 
 class FoundEndpoints(NamedTuple):
     """The endpoints to scrape, and since when they ought to answer, if not always (epoch seconds).

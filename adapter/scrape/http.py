@@ -55,13 +55,6 @@ class ScrapeEndpoint(NamedTuple):
         """The address and port as a URL has them."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
-    def resolve(self, networks: PodNetworks) -> str:
-        """Return the address to connect to. Raises ScrapeError for one that must not be scraped."""
-        try:
-            return str(networks.resolve(self.address))
-        except ValueError as error:
-            raise ScrapeError("unreachable", str(error)) from error
-
 
 class ScrapedBody(NamedTuple):
     """An unzipped body, and whether its Content-Type is that of OpenMetrics."""
@@ -126,7 +119,10 @@ class Scraper:
 
     async def _fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         access = endpoint.access
-        address = endpoint.resolve(self._networks)
+        try:
+            address = str(self._networks.resolve(endpoint.address))
+        except ValueError as error:  # an address that must not be scraped
+            raise ScrapeError("unreachable", str(error)) from error
         head = f"GET {access.path} HTTP/1.1\r\nHost: {endpoint.host}\r\n{_HEADERS}"
         token = self._token(endpoint)
         if token is not None:

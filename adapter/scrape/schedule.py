@@ -240,28 +240,26 @@ class TimeShares(Generic[KeyT]):
     """What each pod costs, and the factor by which its interval is multiplied for that."""
 
     def __init__(self) -> None:
-        self._seconds: dict[str, dict[KeyT, float]] = {}  # of one scrape, smoothed
-        self._demands: dict[str, dict[KeyT, float]] = {}
+        self._costs: dict[str, dict[KeyT, tuple[float, float]]] = {}  # smoothed seconds of a scrape, demand
         self._sums: dict[str, float] = {}
 
     def note(self, namespace: str, key: KeyT, seconds: float, interval: float) -> None:
         """Note the cost of a scrape and the interval of the rule, both in seconds."""
-        costs = self._seconds.setdefault(namespace, {})
-        cost = costs.get(key, seconds)
-        costs[key] = cost = cost + (seconds - cost) * _NEWEST
-        demands = self._demands.setdefault(namespace, {})
+        costs = self._costs.setdefault(namespace, {})
+        cost, before = costs.get(key, (seconds, 0.0))
+        cost += (seconds - cost) * _NEWEST
         demand = cost / interval
-        self._sums[namespace] = self._sums.get(namespace, 0.0) + demand - demands.get(key, 0.0)
-        demands[key] = demand
+        costs[key] = cost, demand
+        self._sums[namespace] = self._sums.get(namespace, 0.0) + demand - before
 
     def drop(self, namespace: str, key: KeyT) -> None:
-        demand = self._demands.get(namespace, {}).pop(key, None)
-        if demand is None:
+        costs = self._costs.get(namespace, {})
+        if key not in costs:
             return
-        del self._seconds[namespace][key]
+        _, demand = costs.pop(key)
         self._sums[namespace] -= demand
-        if not self._demands[namespace]:
-            del self._demands[namespace], self._seconds[namespace], self._sums[namespace]
+        if not costs:
+            del self._costs[namespace], self._sums[namespace]
 
     def stretches(self) -> dict[str, dict[KeyT, float]]:
         """Return the factors by namespace and pod that are more than 1."""
@@ -269,7 +267,7 @@ class TimeShares(Generic[KeyT]):
         factors: dict[str, dict[KeyT, float]] = {}
         for namespace, total in self._sums.items():
             if total > most:
-                demands = self._demands[namespace]
+                demands = {key: demand for key, (_, demand) in self._costs[namespace].items()}
                 level = fairness.level(demands.values(), most)
                 factors[namespace] = {
                     key: _stretch(demand / level) for key, demand in demands.items() if demand > level

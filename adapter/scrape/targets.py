@@ -19,9 +19,9 @@ from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
 from adapter.model.steps import Steps
-from adapter.rules.compile import Rule
+from adapter.rules.compile import Rule, UsageEntry
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import CustomEntry, ExternalEntry, UsageEntry
+from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.scrape import exposition, scraped_query
 from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections

@@ -16,7 +16,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
 from adapter.rules import lookback, matchers, parsing, registry
-from adapter.rules.compile import Rule, Ruleset, UsageRule
+from adapter.rules.compile import Rule, Ruleset, UsageEntry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
@@ -106,7 +106,7 @@ class SourceReader:
                 return True
         return False
 
-    async def usage(self) -> UsageRule | None:
+    async def usage(self) -> UsageEntry | None:
         """Return how pods are scraped for their CPU; None without a rule that can be read."""
         for group in dict.fromkeys(GROUPS.values()):  # the rules are Fastpath's, which may serve any of them
             ruleset = await self._ruleset(group)

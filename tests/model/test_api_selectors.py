@@ -1,8 +1,9 @@
 import msgspec
 import pytest
 
+from adapter import errors
 from adapter.model import label_selectors
-from adapter.model.api_selectors import APISelector, MatchExpression, compile_selector, go_text
+from adapter.model.api_selectors import APISelector, MatchExpression, compile_selector, go_text, to_api
 from tests.support.answers import answers
 
 
@@ -40,7 +41,7 @@ def test_prints_as_go() -> None:
     )
 
 
-def _written(selector: APISelector) -> object:
+def _written(selector: APISelector | None) -> object:
     return msgspec.json.decode(msgspec.json.encode(selector))
 
 
@@ -54,3 +55,22 @@ def test_is_written_without_empty_parts() -> None:
     assert _written(APISelector(None, (MatchExpression("c", "In", ("d",)),))) == {
         "matchExpressions": [{"key": "c", "operator": "In", "values": ["d"]}]
     }
+
+
+@pytest.mark.parametrize(("text", "document"), answers("model/label_selectors", "json"))
+def test_to_api(text: str, document: dict[str, object] | None) -> None:
+    assert _written(to_api(label_selectors.parse_selector(text))) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a!=1", '"!=" is not a valid label selector operator'),
+        ("a>1", '"gt" isn\'t supported in label selectors'),
+        ("a<1", '"lt" isn\'t supported in label selectors'),
+    ],
+)
+def test_what_the_api_form_cannot_say(text: str, sentence: str) -> None:
+    with pytest.raises(errors.PlainError) as caught:
+        to_api(label_selectors.parse_selector(text))
+    assert caught.value.message == sentence

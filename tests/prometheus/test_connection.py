@@ -189,7 +189,7 @@ async def test_in_cluster_credentials(
 ) -> None:
     (tmp_path / "token").write_text("service-account\n")
     (tmp_path / "own").write_text("own")
-    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", str(tmp_path))
+    monkeypatch.setattr("adapter.kubernetes.credentials.SERVICE_ACCOUNT", tmp_path)
     origin = await open_origin("https://p", auth_incluster=True)
     assert origin.tls.ca_file == str(tmp_path / "ca.crt")
     assert (await origin.request_headers())["Authorization"] == "Bearer service-account"

@@ -281,7 +281,7 @@ async def test_what_is_listed() -> None:
 @pytest.mark.looptime
 async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
     failure = PrometheusError("query", "bad_data")
-    async with serving(RULES, failure) as here, running(here.provider.run()):
+    async with serving(RULES, failure) as here, running(here.problems.run()):
         await refused(custom(here, POD))
         here.querier.answer = lambda _: UNREACHABLE
         await refused(custom(here, "/namespaces/web/pods/b/hits"))

@@ -42,7 +42,7 @@ resourceRules:
 def test_resource_rules() -> None:
     rules = compile_text(RESOURCE_RULES).resource
     assert rules is not None
-    assert rules.window == 120
+    assert rules.config.window == 120
     containers, nodes = rules.pair(PODS), rules.pair(NODES)
     assert [query.path for pair in (containers, nodes) for query in pair] == [
         "resourceRules.cpu.containerQuery",
@@ -69,7 +69,7 @@ def test_resource_rules() -> None:
 def test_a_resource_rule_that_names_no_label() -> None:
     rules = compile_text("resourceRules: {cpu: {}, memory: {}}").resource
     assert rules is not None
-    assert rules.window == 0
+    assert rules.config.window == 0
     with pytest.raises(NamingError):
         rules.containers.cpu.metric_query(PODS)
 

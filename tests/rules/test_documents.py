@@ -47,7 +47,7 @@ def show_rules(rules: Ruleset) -> list[str]:
     if rules.resource is not None:
         pairs = (rules.resource.pair(PODS), rules.resource.pair(NODES))
         paths = ", ".join(query.path for pair in pairs for query in pair)
-        shown.append(f"resource rules over {rules.resource.window:g} s: {paths}")
+        shown.append(f"resource rules over {rules.resource.config.window:g} s: {paths}")
     return [*shown, f"selectors: {list(rules.selectors())}"]
 
 

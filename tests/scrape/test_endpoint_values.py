@@ -77,10 +77,10 @@ async def test_metrics_that_are_not_scraped() -> None:
         assert here.endpoints.entry_of("unknown") is None
         entry = here.endpoints.entry_of("depth")
         assert entry is not None
-        assert here.endpoints.window_of(entry) == 0
+        assert here.endpoints.scraped.covered_seconds(entry) == 0
         hits = here.endpoints.entry_of("hits")
         assert hits is not None
-        assert here.endpoints.window_of(hits) == 5
+        assert here.endpoints.scraped.covered_seconds(hits) == 5
         here.endpoints.want("x", [])
         assert here.endpoints.read(entry, ()) is None
         await here.endpoints.prepare(entry, ())

@@ -45,7 +45,7 @@ def resolve(kind: str, given: dict[str, Any]) -> FoundEndpoints:
 
 
 def told(found: FoundEndpoints) -> list[str]:
-    lines = [f"{each.pod} {each.instance}" for each in found.endpoints]
+    lines = [f"{each.pod} {each.address}:{each.port}" for each in found.endpoints]
     lines += [f"missing {text}" for text in found.missing]
     lines += [f"refused {kind} {count}" for kind, count in found.refused]
     return [*lines, *([f"because {found.reason}"] if found.reason else [])]

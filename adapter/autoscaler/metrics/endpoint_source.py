@@ -37,10 +37,7 @@ class ScrapedExternalSource(ScrapedSource[PolledSource]):
         if self.fallback is not None:
             return self.fallback.span
         entry = self.endpoints.entry_of(self.metric)
-        if entry is None or entry.rule.config.scrape is None:
-            return None
-        interval = entry.rule.config.scrape.access.interval
-        return round((self.endpoints.window_of(entry) + interval) * SECOND)
+        return None if entry is None else self.endpoints.scraped.span_of(entry)
 
     def read(self, context: ReadContext) -> Reading:
         self.endpoints.follow()  # the rules may have changed
@@ -67,7 +64,7 @@ class ScrapedExternalSource(ScrapedSource[PolledSource]):
                 return Unavailable("NoMetrics", f"{_FETCHING}: a series of {self.metric} has no value")
         if not values:
             return Unavailable("NoMetrics", _EMPTY)
-        window = round(self.endpoints.window_of(entry) * SECOND)
+        window = round(self.endpoints.scraped.covered_seconds(entry) * SECOND)
         then = ready_then(self.scraped_at, window, None, context.now, context.least_ready)
         return ExternalReading(tuple(values), then, look.overdue)
 

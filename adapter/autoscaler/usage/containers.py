@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from adapter.autoscaler.decide.observation import sum_usage
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.pods import PodFacts
-from adapter.rules.registry import UsageEntry
+from adapter.rules.compile import UsageEntry
 
 
 def find_container(pod: PodFacts, entry: UsageEntry) -> str:

@@ -32,7 +32,7 @@ from adapter.autoscaler.usage.noise import Noise
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.learned_usage import GREATEST_RATIO, MOST_LEARNED, LearnedUsage
 from adapter.model.timestamps import SECOND, span_of, write_instant
-from adapter.rules.registry import UsageEntry
+from adapter.rules.compile import UsageEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.targets import ScrapedValue
 

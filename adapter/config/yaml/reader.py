@@ -26,8 +26,10 @@ MERGE = "tag:yaml.org,2002:merge"
 BINARY = "tag:yaml.org,2002:binary"
 TEXT = "tag:yaml.org,2002:str"
 
-_TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
-_FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
+_BOOLEANS = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+}
 
 ALIAS_LIMIT = 400_000
 """Nodes that aliases may add to a document; anchors of anchors grow exponentially."""
@@ -262,9 +264,7 @@ def boolean_of(node: yaml.Node) -> bool | None:
         node.tag == BOOL or (node.style is None and node.value in "yYnN")
     ):
         return None
-    if node.value in _TRUE:
-        return True
-    return False if node.value in _FALSE else None
+    return _BOOLEANS.get(node.value)
 
 
 def join(path: str, key: Hashable) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.model.api_selectors import APISelector
-from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity, scale_down
+from adapter.model.autoscaling import fastpath_autoscaler, hpa, pending_capacity, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -27,18 +27,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerSpec,
     Metadata,
-)
-from adapter.model.autoscaling.hpa import (
-    CrossVersionObjectReference,
-    ExternalMetricSource,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
-    MetricIdentifier,
-    MetricSpec,
-    MetricTarget,
-    ObjectMetricSource,
-    encode_scalar,
-    reshape,
 )
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
@@ -52,7 +40,7 @@ class _Option(NamedTuple):
     """A field of a FastPathAutoscaler's spec that an HPA has in an annotation."""
 
     field: str
-    read: Callable[[str, Sequence[MetricSpec] | None], Any]
+    read: Callable[[str, Sequence[hpa.MetricSpec] | None], Any]
     write: Callable[[Any], str]
 
 
@@ -128,7 +116,7 @@ class BoostedHPA(NamedTuple):
 
 
 def read_annotations(
-    annotations: Mapping[str, str] | None, metrics: Sequence[MetricSpec] | None = None
+    annotations: Mapping[str, str] | None, metrics: Sequence[hpa.MetricSpec] | None = None
 ) -> BoostAnnotations:
     """Read the annotations of an HPA. An invalid value is a fault, and counts as absent.
 
@@ -195,12 +183,12 @@ def owned_by(owner: str) -> str:
     return f"it belongs to {owner}, which writes its spec"
 
 
-def is_handshake(metric: MetricSpec) -> bool:
+def is_handshake(metric: hpa.MetricSpec) -> bool:
     """Tell by its name whether a metric is meant as the handshake, right or wrong."""
     return fastpath_autoscaler.floor_source(metric) != ""
 
 
-def check_handshake(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:
+def check_handshake(name: str, spec: hpa.HorizontalPodAutoscalerSpec) -> Handshake:
     metrics = spec.metrics or ()
     meant = [metric for metric in metrics if is_handshake(metric)]
     if not meant:
@@ -212,7 +200,7 @@ def check_handshake(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:
     return Handshake(True)
 
 
-def _fault(name: str, metric: MetricSpec) -> str:
+def _fault(name: str, metric: hpa.MetricSpec) -> str:
     if metric.external is not None and metric.type == "External":
         selector, target = metric.external.metric.selector, metric.external.target
         if len(name) > LONGEST_NAME:
@@ -240,39 +228,41 @@ def _fault(name: str, metric: MetricSpec) -> str:
 _ONE = read_quantity("1")
 
 
-def handshake(name: str, way: str) -> MetricSpec:
+def handshake(name: str, way: str) -> hpa.MetricSpec:
     """Return the metric by which the HPA `name` reads its floor; `way` is EXTERNAL or OBJECT."""
-    target = MetricTarget("AverageValue", average_value=_ONE)
+    target = hpa.MetricTarget("AverageValue", average_value=_ONE)
     if way == EXTERNAL:
-        metric = MetricIdentifier(METRIC, APISelector({LABEL: name}))
-        return MetricSpec("External", external=ExternalMetricSource(metric, target))
-    described = CrossVersionObjectReference(HPA_KIND, name, HPA_API_VERSION)
-    return MetricSpec("Object", object=ObjectMetricSource(MetricIdentifier(METRIC), target, described))
+        metric = hpa.MetricIdentifier(METRIC, APISelector({LABEL: name}))
+        return hpa.MetricSpec("External", external=hpa.ExternalMetricSource(metric, target))
+    described = hpa.CrossVersionObjectReference(HPA_KIND, name, HPA_API_VERSION)
+    return hpa.MetricSpec(
+        "Object", object=hpa.ObjectMetricSource(hpa.MetricIdentifier(METRIC), target, described)
+    )
 
 
-def without_handshake(metrics: tuple[MetricSpec, ...] | None) -> tuple[MetricSpec, ...] | None:
+def without_handshake(metrics: tuple[hpa.MetricSpec, ...] | None) -> tuple[hpa.MetricSpec, ...] | None:
     return metrics and tuple(metric for metric in metrics if not is_handshake(metric))
 
 
-def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
+def read_boosted(native: hpa.HorizontalPodAutoscaler) -> BoostedHPA | None:
     """Return an HPA as decisions are made for it, None without a valid mode annotation.
 
     The status is left out, because decisions remember their own.
     """
-    meta, spec = hpa.metadata, hpa.spec
+    meta, spec = native.metadata, native.spec
     if not isinstance(meta, Metadata):
         return None
     metrics = without_handshake(spec.metrics)
     annotations = read_annotations(meta.annotations, metrics or ())
     if not annotations.mode:
         return None
-    own = reshape(spec, FastPathAutoscalerSpec, metrics=metrics, mode=annotations.mode)
+    own = hpa.reshape(spec, FastPathAutoscalerSpec, metrics=metrics, mode=annotations.mode)
     autoscaler = with_options(FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, own), annotations)
     return BoostedHPA(autoscaler, annotations, check_handshake(meta.name, spec), _digest(spec, annotations))
 
 
-def _digest(spec: HorizontalPodAutoscalerSpec, annotations: BoostAnnotations) -> str:
-    plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
+def _digest(spec: hpa.HorizontalPodAutoscalerSpec, annotations: BoostAnnotations) -> str:
+    plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=hpa.encode_scalar), order="deterministic")
     options = ((option, annotations.options[option.field]) for option in OPTIONS.values())
     written = " ".join("" if value is None else option.write(value) for option, value in options)
     values = repr(annotations[:2]) + written.rstrip()

@@ -21,7 +21,7 @@ from adapter.model.autoscaling.scale_down import ScaleDown
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST
-from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
+from adapter.model.timestamps import SECOND, FineInstant, Span
 
 _RESOURCES = hpa.ResourceMetricSource | hpa.ContainerResourceMetricSource
 
@@ -324,7 +324,7 @@ def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
 
 
 def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    yield from _within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
+    yield from validation.within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
     if spec.mode not in MODES:
         yield validation.unsupported("spec.mode", spec.mode, MODES)
     yield from validation.too_many("spec.pendingCapacity", spec.pending_capacity, MOST_METRICS)
@@ -341,7 +341,7 @@ def _fallback(fallback: Fallback, most: int) -> Iterator[Violation]:
     path, count = "spec.fallback", fallback.replicas
     if fallback.type not in FALLBACKS:
         yield validation.unsupported(f"{path}.type", fallback.type, FALLBACKS)
-    yield from _within(f"{path}.after", fallback.after, AFTERS)
+    yield from validation.within(f"{path}.after", fallback.after, AFTERS)
     for field, value, owner in (
         ("replicas", count, FLOOR),
         ("lastGoodFor", fallback.last_good_for, LAST_GOOD),
@@ -356,11 +356,4 @@ def _fallback(fallback: Fallback, most: int) -> Iterator[Violation]:
         detail = "must be less than or equal to `maxReplicas`"
         yield validation.invalid(f"{path}.replicas", str(count), detail)
     if fallback.last_good_for is not None:
-        yield from _within(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD_FORS)
-
-
-def _within(path: str, span: Span, bounds: tuple[Span, Span]) -> Iterator[Violation]:
-    least, greatest = bounds
-    if not least <= span <= greatest:
-        detail = f"must be from {write_span(least)} to {write_span(greatest)}"
-        yield validation.invalid(path, quote(write_span(span)), detail)
+        yield from validation.within(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD_FORS)

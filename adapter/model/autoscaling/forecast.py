@@ -42,20 +42,6 @@ MOST_HOLIDAYS = 1000
 _LONGEST = 16 * 1024
 """Characters of an annotation."""
 
-_KEYS = {
-    "mode": "mode",
-    "history": "history",
-    "horizon": "horizon",
-    "maxExtra": "max_extra",
-    "minGain": "min_gain",
-    "timeZone": "time_zone",
-    "holidays": "holidays",
-}
-
-_EXPECTED = (
-    f"expected {' or '.join(MODES)}, or pairs such as mode=Floor,history=14d; the keys are {', '.join(_KEYS)}"
-)
-
 _HISTORY = re.compile("([1-9][0-9]{0,2})([dh])")
 _SHARE = re.compile("([1-9][0-9]?|100)%")
 _SECONDS = {"d": DAY, "h": 3600}
@@ -165,6 +151,12 @@ def _share(text: str) -> float:
 
 # -- the annotation ------------------------------------------------------------------------------------------
 
+_DEFAULTS = ForecastSpec()
+_KEYS = dict(zip(ForecastSpec.__struct_encode_fields__, ForecastSpec.__struct_fields__, strict=True))
+_EXPECTED = (
+    f"expected {' or '.join(MODES)}, or pairs such as mode=Floor,history=14d; the keys are {', '.join(_KEYS)}"
+)
+
 
 def read_annotation(text: str) -> ForecastSpec:
     """Return the field that the value of an annotation stands for. Raise ValueError with a sentence."""
@@ -200,6 +192,3 @@ def write_annotation(spec: ForecastSpec) -> str:
         if field != "mode" and value and value != getattr(_DEFAULTS, field):
             parts.append(f"{name}={value}")
     return ",".join(parts) if parts[1:] else spec.mode
-
-
-_DEFAULTS = ForecastSpec()

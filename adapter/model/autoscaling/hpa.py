@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from adapter.model import quantity, timestamps
 from adapter.model.api_selectors import APISelector
@@ -330,15 +330,8 @@ def with_defaults(spec: HorizontalPodAutoscalerSpec) -> HorizontalPodAutoscalerS
 
 
 def _filled(rules: HPAScalingRules | None, defaults: HPAScalingRules) -> HPAScalingRules:
-    if rules is None:
-        return defaults
-    window = rules.stabilization_window_seconds
-    return HPAScalingRules(
-        stabilization_window_seconds=defaults.stabilization_window_seconds if window is None else window,
-        select_policy=defaults.select_policy if rules.select_policy is None else rules.select_policy,
-        policies=defaults.policies if rules.policies is None else rules.policies,
-        tolerance=rules.tolerance,
-    )
+    given = {} if rules is None else asdict(rules)
+    return replace(defaults, **{name: value for name, value in given.items() if value is not None})
 
 
 # --- items of the lists that the metrics APIs return, as an autoscaler reads them

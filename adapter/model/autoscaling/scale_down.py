@@ -12,7 +12,7 @@ from adapter.model.autoscaling import hpa, pending_capacity, validation
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST, Quantity, read
-from adapter.model.timestamps import SECOND, Span, write_span
+from adapter.model.timestamps import SECOND, Span
 
 IDLE = "Idle"
 
@@ -83,13 +83,11 @@ def check(spec: ScaleDown, metrics: Sequence[hpa.MetricSpec]) -> Iterator[Violat
         yield validation.required(f"{PATH}.metric", detail)
     if spec.drain is None:
         return
-    value, timeout, (least, most) = spec.drain.value, spec.drain.timeout, TIMEOUTS
+    value = spec.drain.value
     if value.sign < 0 or not value.has_milli:
         detail = "must be greater than or equal to 0" if value.sign < 0 else f"must be at most {GREATEST}"
         yield validation.invalid(f"{PATH}.drain.value", quote(str(value)), detail)
-    if not least <= timeout <= most:
-        detail = f"must be from {write_span(least)} to {write_span(most)}"
-        yield validation.invalid(f"{PATH}.drain.timeout", quote(write_span(timeout)), detail)
+    yield from validation.within(f"{PATH}.drain.timeout", spec.drain.timeout, TIMEOUTS)
 
 
 def read_annotation(text: str, metrics: Sequence[hpa.MetricSpec] | None = None) -> ScaleDown:

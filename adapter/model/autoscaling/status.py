@@ -5,6 +5,7 @@ autoscaler where they name the HPA. A condition keeps its position and, while it
 time.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -96,21 +97,17 @@ def holds(conditions: Sequence[hpa.Condition] | None, kind: str) -> bool:
     return condition is not None and condition.status == "True"
 
 
-_SUBJECTS = ("the HPA controller ", "the HPA ")
+_SUBJECT = re.compile(r"\Athe HPA (?:controller )?")
 """How the messages begin that name the HPA."""
 
 
 def without_hpa(status: hpa.HorizontalPodAutoscalerStatus) -> hpa.HorizontalPodAutoscalerStatus:
     """Return a status whose messages begin with the autoscaler where upstream's begin with the HPA."""
-    own = (replace(condition, message=_own(condition.message)) for condition in status.conditions or ())
+    own = (
+        replace(condition, message=_SUBJECT.sub("the autoscaler ", condition.message))
+        for condition in status.conditions or ()
+    )
     return replace(status, conditions=tuple(own))
-
-
-def _own(message: str) -> str:
-    for subject in _SUBJECTS:
-        if message.startswith(subject):
-            return "the autoscaler " + message.removeprefix(subject)
-    return message
 
 
 def same_status(left: hpa.HorizontalPodAutoscalerStatus, right: hpa.HorizontalPodAutoscalerStatus) -> bool:
@@ -130,13 +127,6 @@ def same_status(left: hpa.HorizontalPodAutoscalerStatus, right: hpa.HorizontalPo
 _SHOWN = 2
 _UNKNOWN = "<unknown>"
 _NO_STATUS = hpa.MetricStatus()
-_Source = (
-    hpa.ResourceMetricStatus
-    | hpa.ContainerResourceMetricStatus
-    | hpa.PodsMetricStatus
-    | hpa.ObjectMetricStatus
-    | hpa.ExternalMetricStatus
-)
 
 
 def describe_targets(metrics: Sequence[hpa.MetricSpec], statuses: Sequence[hpa.MetricStatus]) -> str:
@@ -158,19 +148,24 @@ class DescribedValue(NamedTuple):
 
 
 def describe_value(metric: hpa.MetricSpec, status: hpa.MetricStatus | None) -> DescribedValue:
-    text = _describe(metric, status or _NO_STATUS).rpartition(": ")[2].removesuffix(" (avg)")
+    status = status or _NO_STATUS
+    text = _describe(metric, status).rpartition(": ")[2].removesuffix(" (avg)")
     current, _, target = text.partition("/")
-    sources = (
-        (metric.resource, None if status is None else status.resource),
-        (metric.container_resource, None if status is None else status.container_resource),
-        (metric.pods, None if status is None else status.pods),
-        (metric.object, None if status is None else status.object),
-        (metric.external, None if status is None else status.external),
-    )
-    for source, measured in sources:
-        if source is not None and measured is not None:
-            return DescribedValue(current, target, _ratio(measured.current, source.target))
-    return DescribedValue(current, target, None)
+    source, measured = _sides(metric, status)
+    ratio = None if source is None or measured is None else _ratio(measured, source.target)
+    return DescribedValue(current, target, ratio)
+
+
+def _sides(
+    metric: hpa.MetricSpec, status: hpa.MetricStatus
+) -> tuple[hpa.MetricSource | None, hpa.MetricValueStatus | None]:
+    """Return the source of a metric, and what was measured of it; None for what is absent."""
+    for field in ("resource", "container_resource", "pods", "object", "external"):
+        source = getattr(metric, field)
+        if source is not None:
+            measured = getattr(status, field)
+            return source, measured and measured.current
+    return None, None
 
 
 def _ratio(current: hpa.MetricValueStatus, target: hpa.MetricTarget) -> float | None:
@@ -184,21 +179,17 @@ def _ratio(current: hpa.MetricValueStatus, target: hpa.MetricTarget) -> float | 
 
 
 def _describe(metric: hpa.MetricSpec, status: hpa.MetricStatus) -> str:
-    if metric.resource is not None:
-        return _resource(metric.resource.name, metric.resource.target, _current(status.resource))
-    if container := metric.container_resource:
-        return _resource(container.name, container.target, _current(status.container_resource))
-    if metric.pods is not None:
-        return _pair(_current(status.pods), metric.pods.target, per_pod=True)
-    if metric.object is not None:
-        return _outer(_current(status.object), metric.object.target)
-    if metric.external is not None:
-        return _outer(_current(status.external), metric.external.target)
-    return "<unknown type>"
-
-
-def _current(source: _Source | None) -> hpa.MetricValueStatus | None:
-    return None if source is None else source.current
+    source, current = _sides(metric, status)
+    match source:
+        case None:
+            return "<unknown type>"
+        case hpa.ResourceMetricSource() | hpa.ContainerResourceMetricSource():
+            return _resource(source.name, source.target, current)
+        case hpa.PodsMetricSource():
+            return _pair(current, source.target, per_pod=True)
+        case _:  # a metric of no pod, whose target may be a total or a value per pod
+            per_pod = source.target.average_value is not None
+            return _pair(current, source.target, per_pod=per_pod) + (" (avg)" if per_pod else "")
 
 
 def _resource(name: str, target: hpa.MetricTarget, current: hpa.MetricValueStatus | None) -> str:
@@ -207,12 +198,6 @@ def _resource(name: str, target: hpa.MetricTarget, current: hpa.MetricValueStatu
     share = None if current is None else current.average_utilization
     wanted = "<auto>" if target.average_utilization is None else f"{target.average_utilization}%"
     return f"{name}: {_UNKNOWN if share is None else f'{share}%'}/{wanted}"
-
-
-def _outer(current: hpa.MetricValueStatus | None, target: hpa.MetricTarget) -> str:
-    """Return the text for a metric of no pod, whose target may be a total or a value per pod."""
-    per_pod = target.average_value is not None
-    return _pair(current, target, per_pod=per_pod) + (" (avg)" if per_pod else "")
 
 
 def _pair(current: hpa.MetricValueStatus | None, target: hpa.MetricTarget, *, per_pod: bool) -> str:

@@ -13,6 +13,7 @@ from adapter.model import label_selectors
 from adapter.model.autoscaling import hpa
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
+from adapter.model.timestamps import Span, write_span
 
 _MAX_PERIOD = 1800
 _MAX_WINDOW = 3600
@@ -25,9 +26,6 @@ _SOURCES = {
     "containerResource": "ContainerResource",
 }
 """Where each type of metric keeps its source, in the order of `sources`."""
-
-_TARGET_TYPES = frozenset({"Utilization", "Value", "AverageValue"})
-_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 _LABEL_REGEX = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL = re.compile(_LABEL_REGEX)
@@ -187,7 +185,7 @@ def _numbers(source: hpa.MetricSource, path: str) -> Violations:
 def _target(target: hpa.MetricTarget, path: str) -> Violations:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
-    if target.type not in _TARGET_TYPES:
+    if target.type not in {"Utilization", "Value", "AverageValue"}:
         yield invalid(
             f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue"
         )
@@ -209,7 +207,7 @@ def _container_resource(name: str, path: str) -> Violations:
     if complaints := label_selectors.key_faults(name):
         yield from (invalid(path, quote(name), complaint) for complaint in complaints)
     elif "/" not in name:
-        if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
+        if name not in {"cpu", "memory", "ephemeral-storage"} and not name.startswith("hugepages-"):
             yield invalid(path, quote(name), "must be a standard resource for containers")
     elif "kubernetes.io/" not in name and (
         name.startswith("requests.") or label_selectors.key_faults(f"requests.{name}")
@@ -273,6 +271,13 @@ def invalid(path: str, value: str, detail: str) -> Violation:
 
 def _negative(path: str, value: str) -> Violation:
     return invalid(path, value, "must be greater than or equal to 0")
+
+
+def within(path: str, span: Span, bounds: tuple[Span, Span]) -> Violations:
+    least, greatest = bounds
+    if not least <= span <= greatest:
+        detail = f"must be from {write_span(least)} to {write_span(greatest)}"
+        yield invalid(path, quote(write_span(span)), detail)
 
 
 def required(path: str, detail: str) -> Violation:

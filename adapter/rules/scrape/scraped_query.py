@@ -231,9 +231,6 @@ class _Compiler:
         assert not isinstance(part, float), "the parser accepts nothing else"
         return part
 
-    def unary(self, node: Any) -> Part | float:
-        return evaluation.apply(self.visit(node.expr), operator.neg)
-
     def selector(self, node: Any) -> Part:
         return self._series(node, READINGS["last_over_time"], keeps_name=True)
 
@@ -361,7 +358,7 @@ def _matcher(matcher: Any, shown: str) -> Matcher:
 _VISITORS: Mapping[type, Callable[[_Compiler, Any], Part | float]] = {
     promql.NumberLiteral: lambda _, node: float(node.val),
     promql.ParenExpr: lambda compiler, node: compiler.visit(node.expr),
-    promql.UnaryExpr: _Compiler.unary,
+    promql.UnaryExpr: lambda compiler, node: evaluation.apply(compiler.visit(node.expr), operator.neg),
     promql.VectorSelector: _Compiler.selector,
     promql.Call: _Compiler.call,
     promql.AggregateExpr: _Compiler.aggregate,

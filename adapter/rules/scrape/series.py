@@ -11,6 +11,7 @@ exceeds a limit is refused as a whole, because a sum without one of its series w
 
 import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -140,10 +141,7 @@ class Track(msgspec.Struct, gc=False, eq=False):
 
     def _first_since(self, time: float) -> int:
         """Return the index of the first sample at `time` or later; the length if there is no such sample."""
-        first, end = 0, len(self.times)
-        while first < end and self.times[first] < time:
-            first += 1
-        return first
+        return bisect_left(self.times, time)
 
 
 _UNKNOWN = Track()

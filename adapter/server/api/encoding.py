@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from adapter import errors
-from adapter.model import label_selectors, metrics, quantity, timestamps
+from adapter.model import api_selectors, metrics, quantity, timestamps
+from adapter.model.api_selectors import APISelector
 from adapter.server.api.paths import RESOURCE_GROUP
 from adapter.server.http.budgets import SMALL_ANSWER, Charge
 
@@ -33,24 +34,17 @@ _GO_ESCAPES = {
 }
 
 
-class _Selector(msgspec.Struct):
-    """A LabelSelector of the API, its fields in the order of the Go type."""
-
-    matchLabels: object = msgspec.UNSET
-    matchExpressions: object = msgspec.UNSET
-
-
 class _ItemV1beta1(msgspec.Struct, gc=False):
     describedObject: metrics.ObjectReference
     metricName: str
     timestamp: str
     value: str
-    selector: _Selector | None
+    selector: APISelector | None
 
 
 class _Identifier(msgspec.Struct, gc=False):
     name: str
-    selector: _Selector | None
+    selector: APISelector | None
 
 
 class _ItemV1beta2(msgspec.Struct, gc=False):
@@ -123,10 +117,7 @@ def encode_custom(
     Every item repeats the metric selector of the request. A selector that the API's type cannot express
     raises `errors.PlainError`, as upstream only if there is an item.
     """
-    selector = None
-    if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
-        selector = _Selector(**form)
-
+    selector = api_selectors.to_api(question.selector) if answer.items else None
     identifier = _Identifier(question.metric, selector)
 
     def build(item: metrics.MetricValue) -> msgspec.Struct:
