@@ -15,15 +15,14 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
-from adapter.model.resources import APIResource
+from adapter.model.resources import known_kind
 from adapter.telemetry.problems import ProblemLog
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 FILE_SECONDS = 1.0
 """Interval between checks of a file."""
 
-_VERBS = frozenset({"list", "watch"})
-_CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, _VERBS, True)
+_CONFIG_MAPS = known_kind("v1", "ConfigMap")
 _REMEDY = (
     f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account"
     " with a RoleBinding there"
@@ -68,14 +67,13 @@ class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
         self._delivered: tuple[Mapping[str, str] | None, ...] = ()
         source = ListWatch(_CODEC, _CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}")
         name = f"configmap {NAMESPACE}/{NAME}"
-        self._reflector = Reflector(source, self, context, name, remedy=_REMEDY)
-        self.reflectors = [self._reflector]
+        self.reflector = Reflector(source, self, context, name, remedy=_REMEDY)
 
     @property
     def error(self) -> str:
         """The failure of the last list or watch, or why the ConfigMap cannot be read; "" without either."""
         config_map = self.find(NAMESPACE, NAME)
-        return self._reflector.status().last_error or (
+        return self.reflector.status().last_error or (
             f"the ConfigMap cannot be read: {config_map.reason}"
             if isinstance(config_map, _UnreadableConfigMap)
             else ""

@@ -12,7 +12,7 @@ import functools
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -25,10 +25,8 @@ from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.boost import BoostedHPA
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
-    GROUP,
     HPA_KIND,
     KIND,
-    PLURAL,
     FastPathAutoscaler,
     NativeAutoscaler,
 )
@@ -38,12 +36,10 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.resources import known_kind
 
-_VERSION = API_VERSION.removeprefix(f"{GROUP}/")
-_VERBS = frozenset({"get", "list", "watch"})
-FASTPATH = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
-_HPA = cast("APIResource", BUILTIN.lookup("horizontalpodautoscalers"))
+FASTPATH = known_kind(API_VERSION, KIND)
+_HPA = known_kind("autoscaling/v2", HPA_KIND)
 
 
 class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
@@ -329,7 +325,7 @@ class ScaleConflicts(ReflectedCache):
         self._owners: dict[TargetKey, set[_Owner]] = {}
         self._first: dict[TargetKey, list[_Owner]] = {}
         """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
-        self.reflectors = self.hpas.reflectors
+        self.reflector = self.hpas.reflector
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Add a FastPathAutoscaler, or note its change."""

@@ -239,18 +239,13 @@ class TargetKind:
         self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
         self.polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.polled: dict[tuple[str, str], ObservedScale | errors.KubernetesError] = {}
+        self.reflector: Reflector[ObservedScale] | None = None
         self.tasks: list[asyncio.Task[None]] = []
-
-    def watch(self, codec: ObjectCodec[ObservedScale]) -> None:
-        """Have a reflector, which the caller runs."""
-        self.decided = True
-        self.objects.reflect(codec, self.resource)
 
     def find_reflector(self) -> Reflector[ObservedScale] | None:
         """Return the reflector, None without one or if it cannot succeed."""
-        reflector = next(iter(self.objects.reflectors), None)
-        refused = reflector is not None and reflector.error is not None and _is_refused(reflector.error)
-        return None if refused else reflector
+        error = None if self.reflector is None else self.reflector.error
+        return None if error is not None and _is_refused(error) else self.reflector
 
     def all_targets(self) -> tuple[TargetSubscription, ...]:
         return tuple(itertools.chain.from_iterable(self.targets.values()))
@@ -378,8 +373,8 @@ class ScaleTargets:
         del self._kinds[kind.resource.group_resource]
         for task in kind.tasks:
             task.cancel()
-        for reflector in kind.objects.reflectors:
-            reflector.abandon()
+        if kind.reflector is not None:
+            kind.reflector.abandon()
         for place in tuple(kind.polling):
             kind.stop_polling(place)
         for target in kind.all_targets():
@@ -419,9 +414,10 @@ class ScaleTargets:
 
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self._group is not None
-        kind.watch(codec)
-        for reflector in kind.objects.reflectors:
-            kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
+        kind.decided = True
+        kind.objects.reflect(codec, kind.resource)
+        reflector = kind.reflector = kind.objects.reflector
+        kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
 
     # -- scales that are read --------------------------------------------------------------------------------
 

@@ -24,11 +24,9 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, path_of
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.clock import Clock
-from adapter.model.resources import APIResource
+from adapter.model.resources import known_kind
 
-LEASES = APIResource(
-    "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset({"list", "watch"}), True
-)
+LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
