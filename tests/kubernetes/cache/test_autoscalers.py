@@ -60,7 +60,8 @@ async def opposing(
     cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None
 ) -> AsyncIterator[ScaleConflicts]:
     async with reflecting(cluster.url) as around:
-        rivals = ScaleConflicts(around, changed)
+        rivals = ScaleConflicts(around)
+        rivals.changed = changed
         async with running(rivals.run()):
             yield rivals
 
