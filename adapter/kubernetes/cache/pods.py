@@ -10,6 +10,7 @@ object that exists once per pod is tracked by the garbage collector.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -35,15 +36,13 @@ _STEP = 1_000
 RUNNING = "Running"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PodSubscription:
     """The pods that one autoscaler selects; `close` ends the subscription."""
 
-    __slots__ = ("_cache", "_follower", "_selection")
-
-    def __init__(self, cache: "PodCache", selection: Selection, follower: Follower) -> None:
-        self._cache = cache
-        self._selection = selection
-        self._follower = follower
+    _cache: "PodCache"
+    _selection: Selection
+    _follower: Follower
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
@@ -265,7 +264,6 @@ class PodCache(ReflectedCache):
         return Outcome.ENDED if has_ended else None
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove a pod; an unknown one is ignored."""
         space = self._spaces.get(namespace)
         old = space.pods.pop(name, None) if space else None
         if space is None or old is None:

@@ -104,7 +104,7 @@ class PodScript:
         }
         facts = {
             "started": found.started,
-            "cost": found.deletion_cost,
+            "cost": found.cost,
             "ports": found.ports,
             "owners": found.port_owners,
             "requests": requests,
