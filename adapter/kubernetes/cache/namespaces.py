@@ -24,7 +24,7 @@ class NamespaceNames(ObjectCache[PartialMetadata]):
         watching = replace(watching, scope=None)
         super().__init__(watching, self._follow, same=lambda *_: True, listed=self._end_list)
         self.reflect(PARTIAL_METADATA, _NAMESPACES)
-        scope.expect_names(self.reflector.attempted)
+        scope.names_attempted = self.reflector.attempted
 
     def _follow(self, _: str, name: str) -> None:
         self._scope.note_namespace(name, exists=self.find("", name) is not None)

@@ -46,7 +46,6 @@ longest one at which the scale of a target is read that does not exist.
 DEFINITION_SECONDS = 600.0
 """Interval after which a definition that is forbidden, or names no plain paths, is read again."""
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATH_CHARACTERS = frozenset("/%?#\\")
 
 BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
@@ -284,7 +283,6 @@ class ScaleTargets:
         self._missing: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Watch what is followed until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._turns.run(), name="turns of scales that are read")
@@ -397,7 +395,8 @@ class ScaleTargets:
         while True:
             codec, pause = None, DEFINITION_SECONDS
             try:
-                body = await self._context.client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
+                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+                body = await self._context.client.get(f"{path}/{key.resource}.{key.group}")
                 codec = scale_codec.read_codec(body.content, kind.resource.version)
             except errors.KubernetesError as error:
                 pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS

@@ -86,7 +86,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
         self._lost = lost
         self._step = step
         self._listed = listed
-        self._batched = batched
+        self.end_batch = batched
         self._announced = listed is not None
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
@@ -145,9 +145,6 @@ class ObjectCache(ReflectedCache, Generic[T]):
         for within in [namespace] if namespace else list(self._objects):
             if (objects := self._objects.get(within)) is not None:
                 yield within, tuple(objects)
-
-    def end_batch(self) -> None:
-        self._batched()
 
     def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - there is one list
         if self._listed is not None:

@@ -83,7 +83,6 @@ class KubernetesLeases:
         return _decode(answer.content, what)
 
     async def create(self, record: LeaseRecord, seconds: float) -> Lease:
-        """Create the Lease and return it."""
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -104,11 +103,9 @@ class KubernetesLeases:
         return _decode(answer.content, f"update lease {self._namespace}/{self.name}")
 
     def has_labels(self, lease: Lease) -> bool:
-        """Return whether a Lease that was read has the labels."""
         return self.labels.items() <= _read_labels(lease).items()
 
     async def delete(self, version: str, seconds: float) -> None:
-        """Delete the Lease in a version."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
         path, content = f"{self._path}/{self.name}", msgspec.json.encode(options)
         await self._client.write("DELETE", path, content, seconds=seconds, check=_unfenced)
