@@ -56,19 +56,15 @@ class SharedSpec(msgspec.Struct, gc=False, eq=False):
     `ports` are the named TCP ports of its containers, `port_owners` as in `PodFacts`.
     """
 
-    containers: tuple[Container, ...]
-    init_containers: tuple[Container, ...]
-    pod_requests: Requests | None
-    overhead: Requests | None
-    host_network: bool
-    ports: Mapping[str, int]
-    port_owners: Mapping[str, str]
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    pod_requests: Requests | None = None
+    overhead: Requests | None = None
+    host_network: bool = False
+    ports: Mapping[str, int] = {}
+    port_owners: Mapping[str, str] = {}
     key: bytes = b""
     users: int = 0
-
-
-def _no_spec() -> SharedSpec:
-    return SharedSpec((), (), None, None, host_network=False, ports={}, port_owners={})
 
 
 class WatchedPod(PodFacts, frozen=True, gc=False):
@@ -79,7 +75,7 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
 
     namespace: str = ""
     ip: str = ""
-    spec: SharedSpec = msgspec.field(default_factory=_no_spec)
+    spec: SharedSpec = msgspec.field(default_factory=SharedSpec)
     starting: int = 0
 
     @property
