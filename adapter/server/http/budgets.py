@@ -55,6 +55,11 @@ class HeadLimits(NamedTuple):
     seconds: float
     """Time from the first byte to the last, and from the handshake to the first whole head."""
 
+    @property
+    def memory(self) -> int:
+        """The memory of one head at most."""
+        return weigh_head(self.total, self.headers + 2)
+
 
 def weigh_head(size: int, lines: int) -> int:
     """Return the memory of a head of `size` bytes in so many lines."""
