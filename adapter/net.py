@@ -43,11 +43,9 @@ def describe_error(error: BaseException) -> str:
         return _tls(error.certificate_error, f"{error.host}:{error.port}")
     if isinstance(error, aiohttp.ClientConnectorError):
         cause, server = error.os_error, f"{error.host}:{error.port}"
-        return (
-            _tls(cause, server)
-            if isinstance(cause, ssl.SSLError)
-            else f"cannot connect to {server}: {_system(cause)}"
-        )
+        if isinstance(cause, ssl.SSLError):
+            return _tls(cause, server)
+        return f"cannot connect to {server}: {_system(cause)}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError):

@@ -279,9 +279,8 @@ def _is_decided(controller: Controller) -> bool:
 
 
 async def _first_lists(cache: Any) -> None:
-    for reflector in cache.reflectors:
-        await reflector.attempted.wait()
-        assert reflector.synced, reflector.error
+    await cache.reflector.attempted.wait()
+    assert cache.reflector.synced, cache.reflector.error
 
 
 def _run(url: str, numbers: Sequence[int]) -> dict[str, float]:

@@ -30,7 +30,6 @@ from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -106,7 +105,7 @@ class World:
         self.writes += 1
         raise KubernetesError(403, "Forbidden", "nothing is written here")
 
-    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
         raise KubernetesError(403, "Forbidden", "nothing is read here")
 
     def status(

@@ -298,7 +298,7 @@ def _undo(job: _CostJob) -> None:
 
 def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:
     """Note which pods have a cost of ours, and return one that has a cost of another writer, "" for none."""
-    costs = {pod.name: pod.deletion_cost for pod in pods if is_active(pod)}
+    costs = {pod.name: pod.cost for pod in pods if is_active(pod)}
     if costs and not marks.is_known:
         marks.is_known, marks.wanted = True, now
         marks.costs |= {name: None for name, cost in costs.items() if -len(costs) <= (cost or 0) < 0}

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 from adapter.autoscaler.decide.decision import Event
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
@@ -85,8 +84,8 @@ class Actuator(Protocol):
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         """Write a count against the target's version, and return the new version; KubernetesError."""
 
-    async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        """Return the scale as the API server has it; KubernetesError."""
+    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
+        """Return a target as the API server has it, without the writer of its count; KubernetesError."""
 
     def status(
         self,

@@ -44,7 +44,7 @@ from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
-from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
+from adapter.kubernetes.write.scale import is_superseded, may_be_ours
 from adapter.kubernetes.write.writer import may_have_been_applied
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
@@ -282,7 +282,7 @@ class Reconciler:
         return await self.costs.mark(state, write.pending.snapshot, replicas, write.marked_since)
 
     def _take_scale(
-        self, state: AutoscalerState, write: _Write, scale: ScaleState, before: ScaleTarget
+        self, state: AutoscalerState, write: _Write, scale: ScaleTarget, before: ScaleTarget
     ) -> ScaleTarget | None:
         """Note a scale that was read; None if the write is to be given up."""
         if _is_void(state, write):

@@ -34,7 +34,6 @@ from adapter.bounds.schedule.documents import ScheduleDocument
 from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, NO_LEAD, Lead
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
-from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
@@ -222,8 +221,8 @@ class AutoscalerState:
             self.subscriptions.attempted = None  # whatever became of that write, the count is another now
         return change
 
-    def take_scale(self, scale: ScaleState, before: ScaleTarget, tried: int | None) -> ScaleTarget | None:
-        """Note a scale that was read; return it as a target, None if it cannot be decided on now.
+    def take_scale(self, scale: ScaleTarget, before: ScaleTarget, tried: int | None) -> ScaleTarget | None:
+        """Note a scale that was read; return it with its manager, None if it cannot be decided on now.
 
         `before` is the target that the write was for. `tried` is the count of a write without a response.
         Only the caches know the field manager; here it is inferred: a count that we tried to write is ours.
@@ -239,15 +238,7 @@ class AutoscalerState:
             )
             if not manager and scale.replicas < before.replicas and is_reverted:
                 return None  # the caches will tell who reverted the raise; decide on that then
-        target = before._replace(
-            replicas=scale.replicas,
-            status_replicas=scale.status_replicas,
-            selector=scale.selector,
-            resource_version=scale.resource_version,
-            manager=manager,
-            uid=scale.uid or before.uid,
-            since="",
-        )
+        target = scale._replace(manager=manager)
         if not self.recognize(target.uid):
             return None  # the new object is decided from the beginning
         self.subscriptions.note_newer(target, before.resource_version)

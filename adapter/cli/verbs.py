@@ -17,12 +17,10 @@ from adapter.errors import RunError
 
 GROUP = "fastpath.verbs"
 
-_HIDDEN_PREFIX = "__"
 SERVERS = ("serve", "scale")
 
 
 def missing(packages: Iterable[str]) -> tuple[str, ...]:
-    """Return which packages are not installed."""
     return tuple(package for package in packages if not _is_installed(package))
 
 
@@ -62,7 +60,6 @@ class Verb(NamedTuple):
         return status
 
     def load_command(self) -> Command[Any]:
-        """Return the verb's command line."""
         module = importlib.import_module(self.command_line or self.module)
         command: Command[Any] = getattr(module, self.command)
         return command
@@ -103,5 +100,5 @@ def listed() -> Mapping[str, Verb]:
     return {
         name: verb
         for name, verb in registered().items()
-        if not name.startswith(_HIDDEN_PREFIX) and not missing(verb.needs)
+        if not name.startswith("__") and not missing(verb.needs)
     }

@@ -161,10 +161,9 @@ async def run_scaler(
     stop: asyncio.Event,
     *,
     started: Callable[[LocalPages], None] = lambda _: None,
-    clock: Clock | None = None,
 ) -> None:
     """Scale until `stop` is set, and serve no metrics API; otherwise as `run`."""
-    clock = clock or SystemClock()
+    clock = SystemClock()
     monitoring = Monitoring(version)
     problems = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)

@@ -5,6 +5,7 @@ starts with warm caches. All that writes for a slice lives for as long as it is 
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -88,7 +89,6 @@ class Scaler:
         self._random = random
         self._settings = build_settings(options)
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
-        self._namespace = runtime.namespace
         watching, client, clock, problems = runtime.watching, runtime.client, runtime.clock, runtime.problems
         self.pods = PodCache(watching) if pods is None else pods
         self._usages = build_usages(self.pods)
@@ -109,7 +109,7 @@ class Scaler:
         self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, clock, problems, period)
         self._schedules = ScheduleBook(watching, problems)
         self._schedules.listener = self._registry
-        self.floors = FloorView(client, clock, self._namespace, problems)
+        self.floors = FloorView(client, clock, runtime.namespace, problems)
         self.rivals.hpas.followers.append(self._boosted_hpas.changed)
         self._source = AutoscalerSource(self._registry, problems, watching)
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
@@ -125,14 +125,14 @@ class Scaler:
         options, runtime = self._options, self._runtime
         if not options.leader_elect:
             return None
-        namespace = options.leader_elect_resource_namespace or self._namespace
+        namespace = options.leader_elect_resource_namespace or runtime.namespace
         settings = MemberSettings(
             credentials.new_identity(),
             options.leader_elect_resource_name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,
             options.leader_elect_retry_period,
-            credentials.find_pod_uid(),
+            os.environ.get("POD_UID", ""),  # the manifests take it from the Pod
         )
         wants = runtime.watching.scope.set if runtime.watching.scope is not None else lambda _: None
         return SliceKeeper(runtime.watching, namespace, settings, wants, self._wait_ready)
@@ -237,7 +237,6 @@ class Scaler:
             await self._runtime.watching.scope.wait_complete()
 
     async def _scale(self, number: int, fence: Fence, poller: Poller) -> None:
-        """Decide and write for one slice."""
         runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
         problems = runtime.problems
         writer = Writer(runtime.client, fence, self._limiter, clock, monitoring, runtime.source_problems)
@@ -251,9 +250,9 @@ class Scaler:
             self._forecaster, self._histories.build_queries, monitoring, self._forecast_jobs
         )
         costs = DeletionCosts(writer, self._cost_gate)
-        floors = FloorWriter(writer, self._namespace, number, problems)
-        ready_times = ReadyTimesStore(writer, self._namespace, number, problems)
-        verdicts = VerdictStore(writer, self._namespace, number, problems)
+        floors = FloorWriter(writer, runtime.namespace, number, problems)
+        ready_times = ReadyTimesStore(writer, runtime.namespace, number, problems)
+        verdicts = VerdictStore(writer, runtime.namespace, number, problems)
         schedules = ScheduleReporter(
             self._schedules.cache,
             writer,

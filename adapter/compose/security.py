@@ -80,15 +80,10 @@ async def open_security(
     authentication = await connect(options.authentication_kubeconfig, "--authentication-kubeconfig")
     authorization = await connect(options.authorization_kubeconfig, "--authorization-kubeconfig")
     headers = HeaderNames(
-        *map(
-            header_names,
-            (
-                options.requestheader_username_headers,
-                options.requestheader_uid_headers,
-                options.requestheader_group_headers,
-                options.requestheader_extra_headers_prefix,
-            ),
-        )
+        header_names(options.requestheader_username_headers),
+        header_names(options.requestheader_uid_headers),
+        header_names(options.requestheader_group_headers),
+        header_names(options.requestheader_extra_headers_prefix),
     )
     trust = TrustStore(
         problems,

@@ -13,15 +13,14 @@ import msgspec
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import PartialMetadata
+from adapter.kubernetes.heads import WithMetadata
 from adapter.model import apiservices
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
 _log = logging.getLogger(__name__)
-
-_APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-_REVIEWS = "/apis/authorization.k8s.io/v1"
 
 PERIOD = 60.0
 _FORBIDDEN_PERIOD = 600.0
@@ -57,10 +56,6 @@ class _APIService(msgspec.Struct, rename="camel", frozen=True):
     status: _APIServiceStatus = _APIServiceStatus()
 
 
-class _LabelledService(msgspec.Struct, rename="camel", frozen=True):
-    metadata: _Meta = _Meta()
-
-
 class _ReviewStatus(msgspec.Struct, rename="camel", frozen=True):
     allowed: bool = False
     denied: bool = False
@@ -94,7 +89,7 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
         return plain
     path = f"/api/v1/namespaces/{plain.service.namespace}/services/{plain.service.name}"
     try:
-        service = (await client.get(path)).decode(_LabelledService, f"get {path}")
+        service = (await client.get(path)).decode(WithMetadata[PartialMetadata], f"get {path}")
     except KubernetesError:
         return plain
     return plain._replace(labels={**(service.metadata.labels or {}), **plain.labels})
@@ -102,7 +97,7 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
 
 async def fetch_plain_registration(client: KubernetesClient, name: str) -> Registration | None:
     """Return the registration of the APIService `name` without the labels of its Service."""
-    path = f"{_APISERVICES}/{name}"
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/{name}"
     try:
         apiservice = (await client.get(path)).decode(_APIService, f"get {path}")
     except KubernetesError as error:
@@ -143,7 +138,7 @@ async def is_allowed(
         spec |= {"user": subject.user, "groups": list(subject.groups)}
     document: Mapping[str, object] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     try:
-        body = await client.create(f"{_REVIEWS}/{kind.lower()}s", document)
+        body = await client.create(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", document)
         verdict = body.decode(_Review, f"create {kind}").status
     except KubernetesError as error:
         if error.status == 403:
@@ -177,7 +172,6 @@ class RegistrationWatch:
         self._is_forbidden = False
 
     async def run(self) -> None:
-        """Update until cancelled."""
         while True:
             await self.update()
             await asyncio.sleep(_FORBIDDEN_PERIOD if self._is_forbidden else PERIOD)

@@ -38,7 +38,6 @@ from adapter.kubernetes.transport import (
     Parameters,
     Sender,
     build_error,
-    open_sender,
     translated,
 )
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
@@ -323,10 +322,8 @@ async def connect(
     `impersonate` is the user to act as, "" for none. `random` returns numbers in [0, 1) and adds jitter to
     retries. `errors.InputError` names `flag` if the certificates are unusable.
     """
-    return KubernetesClient(
-        open_sender(configuration, sleep=sleep, random=random, flag=flag, impersonate=impersonate),
-        timeout=timeout,
-    )
+    sender = Sender(configuration, sleep=sleep, random=random, flag=flag, impersonate=impersonate)
+    return KubernetesClient(sender, timeout=timeout)
 
 
 def path_of(resource: APIResource, namespace: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from adapter.kubernetes import heads, nesting
-from adapter.kubernetes.heads import Keeps
+from adapter.kubernetes.heads import Keeps, WithMetadata
 from adapter.kubernetes.nesting import Pruner
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError)
@@ -78,26 +78,10 @@ class WatchEvent(NamedTuple, Generic[T]):
     version: str
 
 
-class _MetadataOnly(msgspec.Struct, frozen=True, gc=False):
-    metadata: PartialMetadata
-
-
 class _Identity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     namespace: str = ""
     resource_version: str = ""
-
-
-class _Identified(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Identity
-
-
-class _VersionOnly(msgspec.Struct, frozen=True, gc=False):
-    resource_version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Versioned(msgspec.Struct, frozen=True, gc=False):
-    metadata: _VersionOnly
 
 
 class _ObjectDocument(msgspec.Struct, frozen=True, gc=False):
@@ -112,8 +96,7 @@ class _EventLine(msgspec.Struct, frozen=True, gc=False):
 
 _DOCUMENT = msgspec.json.Decoder(_ObjectDocument)
 _EVENT_LINE = msgspec.json.Decoder(_EventLine)
-_VERSIONED = msgspec.json.Decoder(_Versioned)
-_IDENTIFIED = msgspec.json.Decoder(_Identified)
+_IDENTIFIED = msgspec.json.Decoder(WithMetadata[_Identity])
 _RAW_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 STATUS = msgspec.json.Decoder(Status)
 
@@ -206,7 +189,7 @@ class ObjectCodec(Generic[T]):
         if event.type == "ERROR":
             return STATUS.decode(event.object)
         if event.type == "BOOKMARK":
-            return WatchEvent(event.type, None, _VERSIONED.decode(event.object).metadata.resource_version)
+            return WatchEvent(event.type, None, heads.OBJECT.decode(event.object).metadata.resource_version)
         if keeps is not None and head is None:
             head = heads.read_head(event.object)
             if heads.is_other(head, keeps):
@@ -215,7 +198,7 @@ class ObjectCodec(Generic[T]):
             with contextlib.suppress(Exception):  # then the object is read with more care
                 decoded = self._one.decode(event.object)
                 return WatchEvent(event.type, self.keep(decoded), self._version_of(decoded))
-        version = _VERSIONED.decode(event.object).metadata.resource_version
+        version = heads.OBJECT.decode(event.object).metadata.resource_version
         return WatchEvent(event.type, self._read(event.object), version)
 
 
@@ -240,7 +223,7 @@ _EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
 PARTIAL_METADATA: ObjectCodec[PartialMetadata] = ObjectCodec(
-    _MetadataOnly,
+    WithMetadata[PartialMetadata],
     operator.attrgetter("metadata"),
     f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}",
     f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}",

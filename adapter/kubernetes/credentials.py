@@ -67,7 +67,7 @@ async def load_configuration(
     """
     if file is None:
         try:
-            config = _read_service_account(clock, problems)
+            return _read_service_account(clock, problems)
         except (OSError, ValueError) as error:
             raise _refuse(
                 flag,
@@ -75,7 +75,6 @@ async def load_configuration(
                 f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
                 f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
-        return config
     if not await asyncio.to_thread(file.is_file):
         raise _refuse(flag, str(file), "expected a kubeconfig file; there is no such file")
     try:
@@ -186,11 +185,6 @@ def new_identity(environment: Mapping[str, str] = os.environ) -> str:
     The host name is the Pod's name unless the Pod uses the host network; `POD_NAME` comes before it.
     """
     return f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
-
-
-def find_pod_uid(environment: Mapping[str, str] = os.environ) -> str:
-    """Return `POD_UID`, which the manifests take from the Pod; "" outside of one."""
-    return environment.get("POD_UID", "")
 
 
 def pod_of(identity: str) -> str:

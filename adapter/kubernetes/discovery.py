@@ -15,6 +15,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import PartialMetadata
 from adapter.kubernetes.transport import JSON
 from adapter.model import apiservices
 from adapter.model.clock import Clock
@@ -58,10 +59,6 @@ class Discovery(NamedTuple):
 # -- the documents -------------------------------------------------------------------------------------------
 
 
-class _GroupName(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
 class _ResponseKind(msgspec.Struct, frozen=True):
     kind: str = ""
 
@@ -83,7 +80,7 @@ class _AggregatedVersion(msgspec.Struct, frozen=True):
 
 
 class _AggregatedGroup(msgspec.Struct, frozen=True):
-    metadata: _GroupName = _GroupName()
+    metadata: PartialMetadata = PartialMetadata()
     versions: list[_AggregatedVersion] | None = None
 
 
@@ -188,7 +185,7 @@ async def _fetch_groups(client: KubernetesClient, path: str) -> list[_Aggregated
                     for known in ordered
                 ]
     return [
-        _AggregatedGroup(_GroupName(name), [read.result() for read in reads])
+        _AggregatedGroup(PartialMetadata(name), [read.result() for read in reads])
         for name, reads in groups.items()
     ]
 

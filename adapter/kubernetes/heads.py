@@ -7,9 +7,11 @@ in a microsecond. The keys of a custom resource are sorted. Its metadata is deco
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeGuard
+from typing import Generic, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
+
+_T = TypeVar("_T")
 
 Keeps = Callable[[str], bool]
 """Tells whether the objects of a namespace are kept."""
@@ -33,11 +35,13 @@ class _HeadMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
 
 
-class _Object(msgspec.Struct, frozen=True, gc=False):
-    metadata: _HeadMetadata
+class WithMetadata(msgspec.Struct, Generic[_T], frozen=True, gc=False):
+    """An object of which nothing but metadata is read."""
+
+    metadata: _T
 
 
-_DECODER = msgspec.json.Decoder(_Object)
+OBJECT = msgspec.json.Decoder(WithMetadata[_HeadMetadata])
 
 
 def read_event_head(line: bytes) -> ObjectHead | None:
@@ -52,7 +56,7 @@ def read_head(raw: msgspec.Raw) -> ObjectHead | None:
     if head is not None:
         return ObjectHead(head[1].decode(), head[2].decode())
     try:
-        metadata = _DECODER.decode(raw).metadata
+        metadata = OBJECT.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError):
         return None
     return ObjectHead(metadata.namespace, metadata.resource_version)

@@ -48,6 +48,5 @@ class Pruner:
 
 
 def prune(text: bytes) -> bytes:
-    """Return JSON without what is nested deeper than `LEVELS`."""
     pruner = Pruner()
     return pruner.feed(text) + pruner.finish()

@@ -40,15 +40,11 @@ class _TokenStatus(msgspec.Struct, frozen=True):
     user: _UserInfo = _UserInfo()
 
 
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _TokenStatus
-
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: AccessVerdict
-
-
 _Answer = TypeVar("_Answer")
+
+
+class _CompletedReview(msgspec.Struct, Generic[_Answer], frozen=True):
+    status: _Answer
 
 
 class _ReviewKind(NamedTuple, Generic[_Answer]):
@@ -56,7 +52,7 @@ class _ReviewKind(NamedTuple, Generic[_Answer]):
 
     name: str
     path: str
-    decoder: msgspec.json.Decoder[_Answer]
+    decoder: msgspec.json.Decoder[_CompletedReview[_Answer]]
     total: Counter
     duration: Histogram
 
@@ -104,14 +100,14 @@ class ReviewClient:
         self._token_kind = _ReviewKind(
             "TokenReview",
             TOKEN_PATH,
-            msgspec.json.Decoder(_TokenReview),
+            msgspec.json.Decoder(_CompletedReview[_TokenStatus]),
             monitoring.token_reviews,
             monitoring.token_review_duration,
         )
         self._access_kind = _ReviewKind(
             "SubjectAccessReview",
             ACCESS_PATH,
-            msgspec.json.Decoder(_AccessReview),
+            msgspec.json.Decoder(_CompletedReview[AccessVerdict]),
             monitoring.access_reviews,
             monitoring.access_review_duration,
         )
@@ -119,14 +115,12 @@ class ReviewClient:
     async def review_token(self, token: str) -> User | None:
         """Return the user of a token, with groups; None if the token is not valid."""
         try:
-            status = (await self._review(self._token_kind, {"token": token})).status
+            status = await self._review(self._token_kind, {"token": token})
         except errors.KubernetesError as error:
             # the API server's message may repeat the token, and so may the cause
-            text = (
-                f"token review refused: {error.status} {error.reason}{_hint(error)}"
-                if error.status
-                else str(error)
-            )
+            text = str(error)
+            if error.status:
+                text = f"token review refused: {error.status} {error.reason}{_hint(error)}"
             self._problems.report("token-review", "bearer tokens cannot be reviewed; they are refused", text)
             raise errors.KubernetesError(error.status, error.reason, text) from None
         self._problems.resolve("token-review")
@@ -138,7 +132,7 @@ class ReviewClient:
     async def review_access(self, spec: Mapping[str, object]) -> AccessVerdict:
         """Return the status of a SubjectAccessReview with this spec."""
         try:
-            verdict = (await self._review(self._access_kind, spec)).status
+            verdict = await self._review(self._access_kind, spec)
         except errors.KubernetesError as error:
             text = f"{error}{_hint(error)}"
             self._problems.report(
@@ -157,7 +151,7 @@ class ReviewClient:
             body = await self._client.create(
                 kind.path, {"apiVersion": api_version, "kind": kind.name, "spec": spec}
             )
-            answer = kind.decoder.decode(body.content)
+            answer = kind.decoder.decode(body.content).status
             code = "201"
         except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
             raise errors.KubernetesError(

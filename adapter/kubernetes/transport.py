@@ -202,26 +202,37 @@ class KubernetesRequest(NamedTuple):
 
 
 class Sender:
-    """One API server, one session. Made by `open_sender`."""
+    """One API server, one session, opened within an event loop.
+
+    Raises `errors.InputError`, which names `flag`, for unusable certificates.
+    """
 
     def __init__(
         self,
         configuration: ClientConfiguration,
-        session: aiohttp.ClientSession,
-        proxy: str,
         *,
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
+        flag: str,
+        impersonate: str,
     ) -> None:
         self._configuration = configuration
-        self._session = session
-        self._proxy = proxy
+        self._session = aiohttp.ClientSession(
+            # no connection limit: concurrency is bounded where requests start, and many open requests
+            # (watches, calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
+            connector=aiohttp.TCPConnector(limit=0, ssl=_build_context(configuration, flag)),
+            read_bufsize=_READ_BYTES,
+            headers={"Impersonate-User": impersonate} if impersonate else None,
+        )
+        self._proxy = configuration.proxy
+        if not self._proxy:
+            with contextlib.suppress(ValueError):  # each request reports it
+                self._proxy = net.proxy_of(configuration.host, URL(configuration.host).host or "")
         self._sleep = sleep
         self._random = random
         self._closed = False
 
     async def close(self) -> None:
-        """Close the session; requests in flight fail with `errors.KubernetesError`."""
         self._closed = True
         await self._session.close()
 
@@ -318,18 +329,7 @@ def _closed_error(request: KubernetesRequest) -> errors.KubernetesError:
     return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
 
 
-def open_sender(
-    configuration: ClientConfiguration,
-    *,
-    sleep: Callable[[float], Awaitable[None]],
-    random: Callable[[], float],
-    flag: str,
-    impersonate: str = "",
-) -> Sender:
-    """Open a session with the server that `credentials` loaded, within an event loop.
-
-    Raises `errors.InputError` for unusable certificates.
-    """
+def _build_context(configuration: ClientConfiguration, flag: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=configuration.ca_file or None)
         if configuration.cert_file:
@@ -345,15 +345,4 @@ def open_sender(
     if not configuration.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    proxy = configuration.proxy
-    if not proxy:
-        with contextlib.suppress(ValueError):  # each request reports it
-            proxy = net.proxy_of(configuration.host, URL(configuration.host).host or "")
-    session = aiohttp.ClientSession(
-        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
-        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
-        connector=aiohttp.TCPConnector(limit=0, ssl=context),
-        read_bufsize=_READ_BYTES,
-        headers={"Impersonate-User": impersonate} if impersonate else None,
-    )
-    return Sender(configuration, session, proxy, sleep=sleep, random=random)
+    return context

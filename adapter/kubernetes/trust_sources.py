@@ -15,15 +15,14 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
-from adapter.model.resources import APIResource
+from adapter.model.resources import known_kind
 from adapter.telemetry.problems import ProblemLog
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 FILE_SECONDS = 1.0
 """Interval between checks of a file."""
 
-_VERBS = frozenset({"list", "watch"})
-_CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, _VERBS, True)
+_CONFIG_MAPS = known_kind("v1", "ConfigMap")
 _REMEDY = (
     f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account"
     " with a RoleBinding there"
@@ -33,6 +32,8 @@ _REMEDY = (
 class _TrustConfigMap(msgspec.Struct, frozen=True):
     metadata: PartialMetadata
     data: dict[str, str] | None = None
+    unreadable: str = ""
+    """Why it cannot be read: then nothing is delivered of it, though it is not absent."""
 
     @property
     def namespace(self) -> str:
@@ -41,12 +42,6 @@ class _TrustConfigMap(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.metadata.name
-
-
-class _UnreadableConfigMap(_TrustConfigMap, frozen=True):
-    """One of which nothing is delivered, though it is not absent."""
-
-    reason: str = ""
 
 
 _CODEC: ObjectCodec[_TrustConfigMap] = ObjectCodec(_TrustConfigMap, lambda config_map: config_map)
@@ -61,31 +56,28 @@ class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
     def __init__(
         self, context: ReflectorContext, deliver: Callable[[Mapping[str, str] | None], None]
     ) -> None:
+        # each object is compared with what was delivered, which need not be the one before
         super().__init__(
-            context, self._deliver_current, same=_is_never_same, lost=_lose, listed=self._deliver_absence
+            context, self._deliver_current, same=lambda *_: False, lost=_lose, listed=self._deliver_absence
         )
         self._deliver = deliver
         self._delivered: tuple[Mapping[str, str] | None, ...] = ()
         source = ListWatch(_CODEC, _CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}")
         name = f"configmap {NAMESPACE}/{NAME}"
-        self._reflector = Reflector(source, self, context, name, remedy=_REMEDY)
-        self.reflectors = [self._reflector]
+        self.reflector = Reflector(source, self, context, name, remedy=_REMEDY)
 
     @property
     def error(self) -> str:
         """The failure of the last list or watch, or why the ConfigMap cannot be read; "" without either."""
         config_map = self.find(NAMESPACE, NAME)
-        return self._reflector.status().last_error or (
-            f"the ConfigMap cannot be read: {config_map.reason}"
-            if isinstance(config_map, _UnreadableConfigMap)
-            else ""
-        )
+        reason = "" if config_map is None else config_map.unreadable
+        return self.reflector.status().last_error or (reason and f"the ConfigMap cannot be read: {reason}")
 
     def _deliver_current(self, namespace: str, name: str) -> None:
         config_map = self.find(namespace, name)
         if config_map is None:
             self._deliver_new(None)
-        elif not isinstance(config_map, _UnreadableConfigMap):
+        elif not config_map.unreadable:
             self._deliver_new(config_map.data or {})
 
     def _deliver_absence(self) -> Iterator[None]:
@@ -99,13 +91,8 @@ class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
             self._delivered = (entries,)
 
 
-def _is_never_same(_one: _TrustConfigMap, _other: _TrustConfigMap) -> bool:
-    """Have each object compared with what was delivered, which need not be the one before."""
-    return False
-
-
 def _lose(lost: Unreadable, _last: _TrustConfigMap | None) -> _TrustConfigMap:
-    return _UnreadableConfigMap(PartialMetadata(lost.name, lost.namespace), reason=lost.reason)
+    return _TrustConfigMap(PartialMetadata(lost.name, lost.namespace), unreadable=lost.reason)
 
 
 class FileTrustSource:

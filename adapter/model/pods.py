@@ -71,7 +71,8 @@ class PodFacts(msgspec.Struct, frozen=True):
 
     `created` may be None for a Ready pod. `started` is None before the kubelet has seen it. `ready` is the
     status of its Ready condition, None without one, and `ready_since` when that last changed. `pod_requests`
-    are those of the pod as a whole.
+    are those of the pod as a whole. `cost` is its cost for a ReplicaSet that has too many pods; None without
+    one, or if it is not known.
     """
 
     name: str
@@ -86,16 +87,12 @@ class PodFacts(msgspec.Struct, frozen=True):
     pod_requests: Requests | None = None
     overhead: Requests | None = None
     created: int | None = None
+    cost: int | None = None
 
     @property
     def running_and_ready(self) -> bool:
         """Whether the pod runs and is ready; a terminating pod may be."""
         return self.phase == "Running" and self.ready == "True"
-
-    @property
-    def deletion_cost(self) -> int | None:
-        """Its cost for a ReplicaSet that has too many pods; None without one, or if it is not known."""
-        return None
 
     @property
     def port_owners(self) -> Mapping[str, str]:

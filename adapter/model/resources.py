@@ -130,8 +130,11 @@ _BUILTIN = {
 """The kinds of a current cluster that series describe, by version: those with a namespace, and the others."""
 
 
-def _builtin(api_version: str, kind: str, *, namespaced: bool) -> APIResource:
-    """Return a resource with the plural of ``UnsafeGuessKindToResource``, which is right for these kinds."""
+def known_kind(api_version: str, kind: str, *, namespaced: bool = True) -> APIResource:
+    """Return the resource of a kind that is known without discovery.
+
+    Its plural is that of ``UnsafeGuessKindToResource``, which is right for these kinds.
+    """
     group, _, version = api_version.rpartition("/")
     singular = kind.lower()
     if singular == "endpoints":
@@ -145,7 +148,7 @@ def _builtin(api_version: str, kind: str, *, namespaced: bool) -> APIResource:
 
 BUILTIN = Catalogue(
     [
-        _builtin(api_version, kind, namespaced=namespaced)
+        known_kind(api_version, kind, namespaced=namespaced)
         for api_version, (within, others) in _BUILTIN.items()
         for namespaced, kinds in ((True, within), (False, others))
         for kind in kinds.split()

@@ -85,7 +85,6 @@ class Health:
         return None
 
     def is_ready(self) -> bool:
-        """Tell whether /readyz succeeds."""
         return all(check.informational or _run(check) is None for check in self._lists["readyz"])
 
     def _answer_all(self, endpoint: str, query: str) -> HealthAnswer:

@@ -9,10 +9,10 @@ autoscaler. Names that dashboards know from API servers and from prometheus-adap
 import platform
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import prometheus_client
-from cachetools import LRUCache, TLRUCache
+from cachetools import Cache, LRUCache, TLRUCache
 from prometheus_client import Counter
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
@@ -31,18 +31,6 @@ _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
 
-class Cache(Protocol):
-    """A cache whose size is exposed."""
-
-    @property
-    def currsize(self) -> float: ...
-
-    @property
-    def maxsize(self) -> float: ...
-
-    def __len__(self) -> int: ...
-
-
 class Monitoring(ServerMetrics, SourceMetrics, ScalerMetrics, AutoscalerMetrics):
     """The metrics of one process, or of one test, in a registry of their own."""
 
@@ -51,10 +39,10 @@ class Monitoring(ServerMetrics, SourceMetrics, ScalerMetrics, AutoscalerMetrics)
         for metric in METRICS:
             setattr(self, metric.attribute, metric.build(self.registry))
         prometheus_client.ProcessCollector(registry=self.registry)
-        self._caches: dict[str, list[weakref.ref[Cache]]] = {}
+        self._caches: dict[str, list[weakref.ref[Cache[Any, Any]]]] = {}
         self.build.labels(version=version, python=platform.python_version()).set(1)
 
-    def watch_cache(self, name: str, cache: Cache) -> Counter:
+    def watch_cache(self, name: str, cache: Cache[Any, Any]) -> Counter:
         """Expose the size of a cache; return the counter of its evictions.
 
         Caches that share a name are added up. The caches are referenced weakly.
@@ -102,11 +90,11 @@ _BARE_COUNTERS = frozenset(
 )
 
 
-def _alive(watched: Iterable[weakref.ref[Cache]]) -> list[Cache]:
+def _alive(watched: Iterable[weakref.ref[Cache[Any, Any]]]) -> list[Cache[Any, Any]]:
     return [cache for reference in watched if (cache := reference()) is not None]
 
 
-def _used(caches: list[Cache]) -> float:
+def _used(caches: list[Cache[Any, Any]]) -> float:
     room = sum(cache.maxsize for cache in caches)
     return sum(cache.currsize for cache in caches) / room if room else 0.0
 

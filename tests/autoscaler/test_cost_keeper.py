@@ -364,7 +364,7 @@ async def test_marks_move_with_the_load_until_the_hpa_scales_down(bench: IdleBen
     bench.move(a=90_000, b=80_000, c=2000, d=1000)
     await bench.work(4)
     assert bench.costs.applied[2:] == [("a", None), ("b", None), ("d", -5), ("c", -4)]
-    costs = {pod.name: pod.deletion_cost for pod in bench.pods.pods["app=web"]}
+    costs = {pod.name: pod.cost for pod in bench.pods.pods["app=web"]}
     assert costs == {"a": None, "b": None, "c": -4, "d": -5, "e": None}
 
 

@@ -11,7 +11,6 @@ from adapter.autoscaler.reconcile import ATTEMPTS
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.transport import RESET
-from adapter.kubernetes.write.scale import ScaleState
 from tests.support.controller import QUEUE, Bench, fpa
 
 KEY = Key("default", "web")
@@ -47,7 +46,7 @@ class Writes:
             raise self.fail.pop(0)
         return await self._put(target, replicas)
 
-    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
         self.calls.append("get")
         if self.fail_reads:
             raise self.fail_reads.pop(0)

@@ -80,7 +80,7 @@ class SchedulesUnderLoad:
         context = unconnected(ShiftedClock())
         self.book = ScheduleBook(context, context.problems)
         self.controller = FollowingAutoscalers(self.book, keys)
-        (reflector,) = self.book.cache.reflectors
+        reflector = self.book.cache.reflector
         reflector.synced = True
         self.store = reflector.store
         for _ in self.store.listed(""):

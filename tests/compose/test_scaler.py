@@ -106,7 +106,7 @@ class UnsyncedScaler:
     def reflectors(self) -> list[Reflector[Any]]:
         """Those whose first list a scaler waits for."""
         caches = (self.scaler.pods, self.scaler.rivals, self.autoscalers, self.scaler._schedules.cache)
-        return [reflector for cache in caches for reflector in cache.reflectors]
+        return [cache.reflector for cache in caches]
 
     def at_work(self) -> float:
         return self.monitoring.registry.get_sample_value("fastpath_scaler_autoscalers") or 0.0

@@ -57,7 +57,7 @@ class Choice(NamedTuple):
 
 def goes_first(pod: PodFacts, marked: Container[str]) -> bool:
     """Tell whether an active pod goes before those without a cost. `marked` pods have one of ours."""
-    return not pod.running_and_ready or pod.name in marked or (pod.deletion_cost or 0) < 0
+    return not pod.running_and_ready or pod.name in marked or (pod.cost or 0) < 0
 
 
 def count_active(pods: Iterable[PodFacts]) -> int:
@@ -78,7 +78,7 @@ def choose(
     for pod in pods:
         if not is_active(pod):
             continue
-        if pod.running_and_ready and pod.name in values and (pod.name in marked or pod.deletion_cost is None):
+        if pod.running_and_ready and pod.name in values and (pod.name in marked or pod.cost is None):
             ranked.append((values[pod.name], -pod.ready_since, pod.name))
         elif goes_first(pod, marked):
             count -= 1

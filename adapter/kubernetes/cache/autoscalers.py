@@ -12,7 +12,7 @@ import functools
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -20,15 +20,14 @@ from msgspec.structs import replace
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, ReflectedCache, in_steps
-from adapter.kubernetes.codec import ObjectCodec, Unreadable
+from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
+from adapter.kubernetes.heads import WithMetadata
 from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.boost import BoostedHPA
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
-    GROUP,
     HPA_KIND,
     KIND,
-    PLURAL,
     FastPathAutoscaler,
     NativeAutoscaler,
 )
@@ -38,12 +37,10 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.resources import known_kind
 
-_VERSION = API_VERSION.removeprefix(f"{GROUP}/")
-_VERBS = frozenset({"get", "list", "watch"})
-FASTPATH = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
-_HPA = cast("APIResource", BUILTIN.lookup("horizontalpodautoscalers"))
+FASTPATH = known_kind(API_VERSION, KIND)
+_HPA = known_kind("autoscaling/v2", HPA_KIND)
 
 
 class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
@@ -105,10 +102,6 @@ class _HPAMetadata(Struct, frozen=True):
     owner_references: tuple[CrossVersionObjectReference, ...] | None = None
 
 
-class _ObjectHead(Struct, frozen=True):
-    metadata: _HPAMetadata = _HPAMetadata()
-
-
 class _HPASpec(Struct, frozen=True):
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
 
@@ -140,7 +133,6 @@ _TOO_LONG = f"has more than {LONGEST_SPEC:,} bytes"
 _TOO_MANY = f"the autoscalers of the namespace have more than {NAMESPACE_BYTES:,} bytes: delete some"
 
 _PARTS = msgspec.json.Decoder(_Parts)
-_OBJECT_HEAD = msgspec.json.Decoder(_ObjectHead)
 _HPA_HEAD = msgspec.json.Decoder(_HPAHead)
 _WHOLE_HPA = msgspec.json.Decoder(NativeAutoscaler, dec_hook=decode_scalar)
 
@@ -149,7 +141,7 @@ def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     try:
         autoscaler = documents.decode_object(raw)
     except errors.InputError as error:
-        head = _OBJECT_HEAD.decode(raw).metadata
+        head = msgspec.json.decode(raw, type=WithMetadata[PartialMetadata]).metadata
         return ReadAutoscaler(head.namespace, head.name, head.resource_version, None, error.faults)
     parts, meta = _PARTS.decode(raw), replace(autoscaler.metadata, labels=None, annotations=None)
     size = len(parts.spec) + min(len(parts.status), LONGEST_STATUS)
@@ -220,9 +212,6 @@ def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     return replace(one, resource_version="", size=other.size) == replace(other, resource_version="")
 
 
-_HPA_CODEC: ObjectCodec[WatchedHPA] = ObjectCodec(msgspec.Raw, keep_hpa)
-
-
 Sized = TypeVar("Sized", bound=ReadAutoscaler | WatchedHPA)
 
 
@@ -279,7 +268,7 @@ class HPACache(_WeighedCache[WatchedHPA]):
     ) -> None:
         self.followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         super().__init__(context, self._notify, same=same_hpa, lost=_lose_hpa, listed=listed)
-        self.reflect(_HPA_CODEC, _HPA)
+        self.reflect(ObjectCodec(msgspec.Raw, keep_hpa), _HPA)
 
     def _refuse(self, obj: WatchedHPA) -> WatchedHPA:
         return replace(obj, faults=(_TOO_MANY,), asked=None, size=0)
@@ -318,10 +307,8 @@ class ScaleConflicts(ReflectedCache):
     `changed` is called with each target whose autoscalers changed, once the first list is in.
     """
 
-    def __init__(
-        self, context: ReflectorContext, changed: Callable[[TargetKey], None] = lambda _: None
-    ) -> None:
-        self.changed = changed
+    def __init__(self, context: ReflectorContext) -> None:
+        self.changed: Callable[[TargetKey], None] = lambda _: None
         self._defects = context.problems.defects
         self.hpas = HPACache(context, self._listed)
         self.hpas.followers.append(self._update_hpa)
@@ -329,7 +316,7 @@ class ScaleConflicts(ReflectedCache):
         self._owners: dict[TargetKey, set[_Owner]] = {}
         self._first: dict[TargetKey, list[_Owner]] = {}
         """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
-        self.reflectors = self.hpas.reflectors
+        self.reflector = self.hpas.reflector
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Add a FastPathAutoscaler, or note its change."""

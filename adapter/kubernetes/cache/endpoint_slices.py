@@ -14,15 +14,12 @@ from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling.hpa import DescribedObject, ObjectMeta, Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
-from adapter.model.resources import APIResource
+from adapter.model.resources import known_kind
 
 MOST_KEPT = 4000
 """Bound on the kept endpoints of a Service: more than are scraped, in two address families."""
 
-_VERBS = frozenset({"get", "list", "watch"})
-ENDPOINT_SLICES = APIResource(
-    "discovery.k8s.io", "v1", "endpointslices", "endpointslice", "EndpointSlice", True, _VERBS, True
-)
+ENDPOINT_SLICES = known_kind("discovery.k8s.io/v1", "EndpointSlice")
 SERVICE_NAME = "kubernetes.io/service-name"
 """The label of an EndpointSlice that names its Service."""
 
@@ -122,13 +119,12 @@ class ServiceEndpoints(ObjectCache[WatchedSlice]):
         super().__init__(context, lambda *_: changed(), lost=_lose, listed=lambda: iter(()))
         self._kept = 0
         selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
-        self._reflector = Reflector(
+        self.reflector = Reflector(
             ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),
             self,
             context,
             f"endpointslices of {namespace}/{service}",
         )
-        self.reflectors = [self._reflector]
 
     def put(self, obj: WatchedSlice) -> None:
         self._release(obj.namespace, obj.name)
@@ -153,11 +149,7 @@ class ServiceEndpoints(ObjectCache[WatchedSlice]):
     @property
     def unknown(self) -> str:
         """Why the slices are not known, "" once they are."""
-        if self._reflector.synced:
+        if self.synced:
             return ""
-        error = self._reflector.error
+        error = self.reflector.error
         return str(error) if error is not None else "the first list has not arrived yet"
-
-    def abandon(self) -> None:
-        """Resolve the reported problems, because the watch has ended."""
-        self._reflector.abandon()

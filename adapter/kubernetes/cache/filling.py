@@ -36,7 +36,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class ObjectStore(Protocol[T_contra]):
-    """The objects of one kind in memory. Several reflectors may fill it, each the objects of a namespace.
+    """The objects of one kind in memory.
 
     Where an argument `namespace` is "", all are meant.
     """

@@ -216,7 +216,6 @@ class LabelIndex:
             space.version = self._version
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove an object; an unknown one is ignored."""
         space = self._namespaces.get(namespace)
         if space is None or not space.remove(name):
             return
@@ -276,11 +275,9 @@ class LabelIndex:
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the cached answer if nothing has changed since, else None."""
         answer = self._answers.get((namespace, selector))
-        return (
-            answer.names
-            if answer is not None and answer.version == self._current_version(namespace)
-            else None
-        )
+        if answer is None or answer.version != self._current_version(namespace):
+            return None
+        return answer.names
 
     def select(
         self, namespace: str | None, selector: LabelSelector

@@ -43,7 +43,7 @@ class MetadataCache(ReflectedCache):
         self.count = self.index.count
         self.listing = self.index.listing
         name = f"{self.resource.group_resource}{f'[{source.fields}]' if source.fields else ''}"
-        self.reflectors = [Reflector(source, self, context, name, on_demand=True)]
+        self.reflector = Reflector(source, self, context, name, on_demand=True)
 
     def put(self, obj: PartialMetadata) -> None:
         self.index.put(obj.namespace, obj.name, obj.labels)
@@ -161,7 +161,7 @@ class ObjectLister:
 
     async def _synced(self, resource: APIResource) -> LabelIndex:
         cache = self._start(resource)
-        await cache.wait_synced()
+        await cache.reflector.wait_synced()
         return cache.index
 
     def unsynced(self) -> tuple[GroupResource, ...]:
@@ -173,7 +173,7 @@ class ObjectLister:
         return tuple(
             key
             for key, cache in self._caches.items()
-            if key in self._required and not cache.synced and not cache.refused
+            if key in self._required and not cache.synced and not cache.reflector.refused
         )
 
 
@@ -190,7 +190,7 @@ class RunningPods:
         selector: LabelSelector,
     ) -> tuple[LabeledObject, ...]:
         """Return the running pods that match, by namespace, then name; errors as `ObjectLister.names`."""
-        await self._cache.wait_synced()
+        await self._cache.reflector.wait_synced()
         return await _select(self._cache.index, namespace, selector, self._find_labels)
 
     async def find(
@@ -200,7 +200,7 @@ class RunningPods:
         name: str,
     ) -> LabeledObject | None:
         """Return one pod, None if it does not exist or is not running; errors as `ObjectLister.names`."""
-        await self._cache.wait_synced()
+        await self._cache.reflector.wait_synced()
         labels = self._find_labels(namespace, name)
         return LabeledObject(namespace, name, labels) if labels is not None else None
 

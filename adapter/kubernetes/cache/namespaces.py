@@ -6,15 +6,14 @@ single namespace is one. See `scope.Coverage`.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.resources import known_kind
 
-_NAMESPACES = cast("APIResource", BUILTIN.lookup("namespaces"))
+_NAMESPACES = known_kind("v1", "Namespace", namespaced=False)
 
 
 class NamespaceNames(ObjectCache[PartialMetadata]):
@@ -25,8 +24,7 @@ class NamespaceNames(ObjectCache[PartialMetadata]):
         watching = replace(watching, scope=None)
         super().__init__(watching, self._follow, same=lambda *_: True, listed=self._end_list)
         self.reflect(PARTIAL_METADATA, _NAMESPACES)
-        (reflector,) = self.reflectors
-        scope.expect_names(reflector.attempted)
+        scope.names_attempted = self.reflector.attempted
 
     def _follow(self, _: str, name: str) -> None:
         self._scope.note_namespace(name, exists=self.find("", name) is not None)

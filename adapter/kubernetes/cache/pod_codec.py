@@ -16,6 +16,7 @@ import msgspec
 from adapter.kubernetes.cache import pod_starts
 from adapter.kubernetes.cache.pod_starts import WireCondition, read_time
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
+from adapter.kubernetes.heads import WithMetadata
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
@@ -55,37 +56,27 @@ class SharedSpec(msgspec.Struct, gc=False, eq=False):
     `ports` are the named TCP ports of its containers, `port_owners` as in `PodFacts`.
     """
 
-    containers: tuple[Container, ...]
-    init_containers: tuple[Container, ...]
-    pod_requests: Requests | None
-    overhead: Requests | None
-    host_network: bool
-    ports: Mapping[str, int]
-    port_owners: Mapping[str, str]
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    pod_requests: Requests | None = None
+    overhead: Requests | None = None
+    host_network: bool = False
+    ports: Mapping[str, int] = {}
+    port_owners: Mapping[str, str] = {}
     key: bytes = b""
     users: int = 0
-
-
-def _no_spec() -> SharedSpec:
-    return SharedSpec((), (), None, None, host_network=False, ports={}, port_owners={})
 
 
 class WatchedPod(PodFacts, frozen=True, gc=False):
     """A pod: the facts that decisions read, and its address for scraping. `ip` is "" until it has one.
 
-    `starting` is a sum of the flags of `pod_starts`, 0 for a pod that has been Ready. `cost` is that of the
-    annotation pod-deletion-cost.
+    `starting` is a sum of the flags of `pod_starts`, 0 for a pod that has been Ready.
     """
 
     namespace: str = ""
     ip: str = ""
-    spec: SharedSpec = msgspec.field(default_factory=_no_spec)
+    spec: SharedSpec = msgspec.field(default_factory=SharedSpec)
     starting: int = 0
-    cost: int | None = None
-
-    @property
-    def deletion_cost(self) -> int | None:
-        return self.cost
 
     @property
     def host_network(self) -> bool:
@@ -94,7 +85,6 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """The named TCP ports of its containers."""
         return self.spec.ports
 
     @property
@@ -185,13 +175,6 @@ POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(
 """Decodes pods; `build` makes the records."""
 
 
-class _Labelled(Struct, frozen=True):
-    metadata: _WireMetadata = _WireMetadata()
-
-
-_LABELLED = msgspec.json.Decoder(_Labelled)
-
-
 def lose(lost: Unreadable) -> WirePod:
     """Return what counts in place of a pod that cannot be read: it is there, and nothing is known of it.
 
@@ -199,7 +182,7 @@ def lose(lost: Unreadable) -> WirePod:
     cpu and memory are not compared with requests that are unknown.
     """
     try:
-        metadata = _LABELLED.decode(lost.raw).metadata
+        metadata = msgspec.json.decode(lost.raw, type=WithMetadata[_WireMetadata]).metadata
     except (msgspec.MsgspecError, RecursionError):
         metadata = _WireMetadata(name=lost.name, namespace=lost.namespace)
     ready = WireCondition(type="Ready", status="True")
@@ -319,11 +302,11 @@ def build(
         spec.pod_requests,
         spec.overhead,
         None if ready == "True" else read_time(pod.metadata.creation_timestamp),
+        _read_cost(pod.metadata.annotations),
         namespace,
         ip,
         spec,
         flags,
-        _read_cost(pod.metadata.annotations),
     )
 
 

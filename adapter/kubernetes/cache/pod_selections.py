@@ -53,7 +53,6 @@ class ReadyHistory(msgspec.Struct, gc=False, eq=False):
     peaks: list[tuple[float, int]] | None = None
 
     def record(self, count: int, now: float) -> None:
-        """Record the number of ready pods from now on."""
         self.past = _exceeding(self.past, self.count, count, now, operator.lt)
         self.peaks = _exceeding(self.peaks, self.count, count, now, operator.gt)
         self.count = count

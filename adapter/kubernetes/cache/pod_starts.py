@@ -43,7 +43,6 @@ _PULL_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
-_CRASH_REASON = "CrashLoopBackOff"
 
 
 class WireCondition(Struct, frozen=True):
@@ -146,7 +145,7 @@ def compute_flags(
     }
     if reasons & _PULL_REASONS:
         flags |= PULLING | PULL_FAILED
-    if _CRASH_REASON in reasons or any(status.restart_count > 0 for status in main):
+    if "CrashLoopBackOff" in reasons or any(status.restart_count > 0 for status in main):
         flags |= CRASHING
     return flags
 

@@ -10,7 +10,7 @@ object that exists once per pod is tracked by the garbage collector.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from dataclasses import dataclass
 
 import msgspec
 
@@ -27,24 +27,22 @@ from adapter.kubernetes.codec import Unreadable
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.resources import known_kind
 from adapter.model.timestamps import SECOND
 
-PODS = cast("APIResource", BUILTIN.lookup("pods"))
+PODS = known_kind("v1", "Pod")
 
 _STEP = 1_000
 RUNNING = "Running"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PodSubscription:
     """The pods that one autoscaler selects; `close` ends the subscription."""
 
-    __slots__ = ("_cache", "_follower", "_selection")
-
-    def __init__(self, cache: "PodCache", selection: Selection, follower: Follower) -> None:
-        self._cache = cache
-        self._selection = selection
-        self._follower = follower
+    _cache: "PodCache"
+    _selection: Selection
+    _follower: Follower
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
@@ -119,20 +117,19 @@ class PodCache(ReflectedCache):
         self._checked, self._stale = float("-inf"), ""
         source = ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector)
         name = f"pods in {namespace} ({purpose})" if namespace else "pods"
-        self.reflectors = [Reflector(source, self, context, name)]
+        self.reflector = Reflector(source, self, context, name)
 
     # -- questions -------------------------------------------------------------------------------------------
 
     def covers(self, namespace: str) -> bool:
         """Return whether the pods of a namespace are kept and listed."""
-        return all(reflector.covers(namespace) for reflector in self.reflectors)
+        return self.reflector.covers(namespace)
 
     def check_synced(self) -> None:
         """Raise `errors.NotSyncedError` before the first list."""
-        for reflector in self.reflectors:
-            if not reflector.synced:
-                reason = f": {reflector.error}" if reflector.error else ""
-                raise errors.NotSyncedError(f"pods: the first list has not arrived yet{reason}")
+        if not self.synced:
+            reason = f": {self.reflector.error}" if self.reflector.error else ""
+            raise errors.NotSyncedError(f"pods: the first list has not arrived yet{reason}")
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
@@ -146,13 +143,11 @@ class PodCache(ReflectedCache):
         return self._stale
 
     def _find_stale(self) -> str:
-        for reflector in self.reflectors:
-            status = reflector.status()
-            if status.stale or status.last_error:
-                age = status.age
-                heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
-                return f"{heard}: {status.last_error}" if status.last_error else heard
-        return ""
+        age, is_stale, error = self.reflector.status()
+        if not is_stale and not error:
+            return ""
+        heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
+        return f"{heard}: {error}" if error else heard
 
     def find(self, namespace: str, name: str) -> WatchedPod | None:
         """Return a pod, None if it does not exist; `errors.NotSyncedError` before the first list."""
@@ -269,7 +264,6 @@ class PodCache(ReflectedCache):
         return Outcome.ENDED if has_ended else None
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove a pod; an unknown one is ignored."""
         space = self._spaces.get(namespace)
         old = space.pods.pop(name, None) if space else None
         if space is None or old is None:
@@ -321,7 +315,7 @@ class PodCache(ReflectedCache):
                 self._touched[id(selection)] = selection
 
     def end_batch(self) -> None:
-        """Notify the subscribers of what changed, once all first lists are in."""
+        """Notify the subscribers of what changed, once the first list is in."""
         if self.synced:
             touched, self._touched = self._touched, {}
             for _ in in_steps(touched.values(), Selection.notify, self._defects):

@@ -406,7 +406,6 @@ class Reflector(Generic[T]):
             self._context.problems.report("watch", message, self._text(error), subject=self.name)
 
     def _is_silent(self, seconds: float) -> bool:
-        """Whether nothing was heard of the kind for so long."""
         return self._heard is None or self._context.clock.monotonic() - self._heard >= seconds
 
     async def _wait_to_poll(self) -> None:

@@ -8,6 +8,7 @@ return, so a write against its resourceVersion needs no GET.
 """
 
 import itertools
+import operator
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import msgspec
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model import api_selectors, memo
 from adapter.model.api_selectors import APISelector
-from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
+from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus, Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
 
@@ -41,15 +42,12 @@ class ObservedScale(msgspec.Struct, frozen=True, gc=False):
     unreadable: bool = False
 
 
+_READ = operator.attrgetter("replicas", "status_replicas", "selector", "uid", "unreadable")
+
+
 def same_scale(one: ObservedScale, other: ObservedScale) -> bool:
     """Whether two states of an object are equal in everything that decisions read."""
-    return (one.replicas, one.status_replicas, one.selector, one.uid, one.unreadable) == (
-        other.replicas,
-        other.status_replicas,
-        other.selector,
-        other.uid,
-        other.unreadable,
-    )
+    return bool(_READ(one) == _READ(other))
 
 
 def lose(lost: Unreadable, _: ObservedScale | None) -> ObservedScale:
@@ -59,16 +57,12 @@ def lose(lost: Unreadable, _: ObservedScale | None) -> ObservedScale:
 # -- Scale objects -------------------------------------------------------------------------------------------
 
 
-class _WireStruct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Base of decoded structs: unknown fields are ignored, absent ones have the API's defaults."""
-
-
-class _ScaleMetadata(_WireStruct, frozen=True):
+class _ScaleMetadata(Struct, frozen=True):
     resource_version: str = ""
     uid: str = ""
 
 
-class _WireScale(_WireStruct, frozen=True):
+class _WireScale(Struct, frozen=True):
     """A Scale of autoscaling/v1. Metadata are required: an empty object is not a scale of 0."""
 
     metadata: _ScaleMetadata
@@ -101,26 +95,26 @@ def read_scale(content: bytes, namespace: str, name: str) -> ObservedScale:
 # -- CustomResourceDefinitions -------------------------------------------------------------------------------
 
 
-class _ScaleSubresource(_WireStruct, frozen=True):
+class _ScaleSubresource(Struct, frozen=True):
     spec_replicas_path: str = ""
     status_replicas_path: str = ""
     label_selector_path: str = ""
 
 
-class _Subresources(_WireStruct, frozen=True):
+class _Subresources(Struct, frozen=True):
     scale: _ScaleSubresource | None = None
 
 
-class _DefinedVersion(_WireStruct, frozen=True):
+class _DefinedVersion(Struct, frozen=True):
     name: str = ""
     subresources: _Subresources | None = None
 
 
-class _DefinitionSpec(_WireStruct, frozen=True):
+class _DefinitionSpec(Struct, frozen=True):
     versions: tuple[_DefinedVersion, ...] = ()
 
 
-class _Definition(_WireStruct, frozen=True):
+class _Definition(Struct, frozen=True):
     spec: _DefinitionSpec = _DefinitionSpec()
 
 
@@ -228,11 +222,9 @@ def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
 
     def text(raw: Any) -> str:
         written = bytes(raw)
-        return (
-            text_of(written)
-            if len(written) <= LONGEST_TEXT
-            else written[:LONGEST_TEXT].decode("utf-8", "replace")
-        )
+        if len(written) <= LONGEST_TEXT:
+            return text_of(written)
+        return written[:LONGEST_TEXT].decode("utf-8", "replace")
 
     return text
 
@@ -284,9 +276,6 @@ def _reader(tree: Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
     return read
 
 
-_MANAGED = ("metadata", "managedFields")
-
-
 def _build(
     paths: ReplicaPaths, selector_type: Any, text_of: Callable[[Any], str]
 ) -> ObjectCodec[ObservedScale]:
@@ -306,7 +295,7 @@ def _build(
         ("metadata", "namespace"): str,
         ("metadata", "resourceVersion"): str,
         ("metadata", "uid"): str,
-        _MANAGED: list[owner],  # type: ignore[valid-type]  # defined at run time
+        ("metadata", "managedFields"): list[owner],  # type: ignore[valid-type]  # defined at run time
         paths.spec_replicas: Any,
         paths.status_replicas: Any,
         **({paths.selector: selector_type} if paths.selector else {}),

@@ -46,7 +46,6 @@ longest one at which the scale of a target is read that does not exist.
 DEFINITION_SECONDS = 600.0
 """Interval after which a definition that is forbidden, or names no plain paths, is read again."""
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATH_CHARACTERS = frozenset("/%?#\\")
 
 BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
@@ -239,18 +238,13 @@ class TargetKind:
         self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
         self.polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.polled: dict[tuple[str, str], ObservedScale | errors.KubernetesError] = {}
+        self.reflector: Reflector[ObservedScale] | None = None
         self.tasks: list[asyncio.Task[None]] = []
-
-    def watch(self, codec: ObjectCodec[ObservedScale]) -> None:
-        """Have a reflector, which the caller runs."""
-        self.decided = True
-        self.objects.reflect(codec, self.resource)
 
     def find_reflector(self) -> Reflector[ObservedScale] | None:
         """Return the reflector, None without one or if it cannot succeed."""
-        reflector = next(iter(self.objects.reflectors), None)
-        refused = reflector is not None and reflector.error is not None and _is_refused(reflector.error)
-        return None if refused else reflector
+        error = None if self.reflector is None else self.reflector.error
+        return None if error is not None and _is_refused(error) else self.reflector
 
     def all_targets(self) -> tuple[TargetSubscription, ...]:
         return tuple(itertools.chain.from_iterable(self.targets.values()))
@@ -289,7 +283,6 @@ class ScaleTargets:
         self._missing: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Watch what is followed until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._turns.run(), name="turns of scales that are read")
@@ -378,8 +371,8 @@ class ScaleTargets:
         del self._kinds[kind.resource.group_resource]
         for task in kind.tasks:
             task.cancel()
-        for reflector in kind.objects.reflectors:
-            reflector.abandon()
+        if kind.reflector is not None:
+            kind.reflector.abandon()
         for place in tuple(kind.polling):
             kind.stop_polling(place)
         for target in kind.all_targets():
@@ -402,7 +395,8 @@ class ScaleTargets:
         while True:
             codec, pause = None, DEFINITION_SECONDS
             try:
-                body = await self._context.client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
+                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+                body = await self._context.client.get(f"{path}/{key.resource}.{key.group}")
                 codec = scale_codec.read_codec(body.content, kind.resource.version)
             except errors.KubernetesError as error:
                 pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS
@@ -419,9 +413,10 @@ class ScaleTargets:
 
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self._group is not None
-        kind.watch(codec)
-        for reflector in kind.objects.reflectors:
-            kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
+        kind.decided = True
+        kind.objects.reflect(codec, kind.resource)
+        reflector = kind.reflector = kind.objects.reflector
+        kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
 
     # -- scales that are read --------------------------------------------------------------------------------
 

@@ -6,16 +6,14 @@ import msgspec
 
 from adapter import errors
 from adapter.bounds.schedule import documents, windows
-from adapter.bounds.schedule.documents import KIND, PLURAL, FastPathSchedule
+from adapter.bounds.schedule.documents import KIND, FastPathSchedule
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, GROUP
-from adapter.model.resources import APIResource
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
+from adapter.model.resources import known_kind
 
-_VERSION = API_VERSION.removeprefix(f"{GROUP}/")
-_VERBS = frozenset({"get", "list", "watch"})
-SCHEDULES = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
+SCHEDULES = known_kind(API_VERSION, KIND)
 
 
 class WatchedSchedule(msgspec.Struct, frozen=True):

@@ -41,10 +41,12 @@ class SliceScope:
     def __init__(self) -> None:
         self.slices = _NONE
         self._known = asyncio.Event()
-        self._completed = asyncio.Event()
+        self.completed = asyncio.Event()
+        """Set when a reflector has the objects of more slices."""
         self.coverages: set[Coverage] = set()
         """Those of the reflectors whose first list is in."""
-        self._expected: asyncio.Event | None = None
+        self.names_attempted: asyncio.Event | None = None
+        """Set once the list of namespaces was attempted, for which first lists wait; None without one."""
         self._names: defaultdict[int, set[str]] = defaultdict(set)
         self._knows_names = False
         self._own_names: frozenset[str] | None = None
@@ -72,16 +74,12 @@ class SliceScope:
         try:
             async with asyncio.timeout(FIRST_PLAN):
                 await self._known.wait()
-                if self._expected is not None:
-                    await self._expected.wait()
+                if self.names_attempted is not None:
+                    await self.names_attempted.wait()
         except TimeoutError:
             self._known.set()
 
     # -- namespaces ------------------------------------------------------------------------------------------
-
-    def expect_names(self, attempted: asyncio.Event) -> None:
-        """Have first lists wait until the list of namespaces was `attempted`."""
-        self._expected = attempted
 
     def note_namespace(self, name: str, *, exists: bool) -> None:
         number = slices.slice_of(name)
@@ -110,22 +108,18 @@ class SliceScope:
     async def wait_for(self, number: int) -> None:
         """Wait until all reflectors whose first list is in have the objects of a slice."""
         while not all(number in coverage.complete for coverage in self.coverages):
-            self._completed.clear()
-            await self._completed.wait()
+            self.completed.clear()
+            await self.completed.wait()
 
     async def wait_complete(self) -> None:
         """Wait until all reflectors whose first list is in have the objects of the slices, and no others."""
         while any(coverage.differs for coverage in self.coverages):
-            self._completed.clear()
-            await self._completed.wait()
+            self.completed.clear()
+            await self.completed.wait()
 
     def discard(self, coverage: "Coverage") -> None:
         self.coverages.discard(coverage)
-        self._completed.set()
-
-    def completed(self) -> None:
-        """Note that a reflector has the objects of more slices."""
-        self._completed.set()
+        self.completed.set()
 
 
 class Coverage:
@@ -295,4 +289,4 @@ class Coverage:
 
     def _complete(self, numbers: frozenset[int]) -> None:
         self.complete = numbers
-        self._scope.completed()
+        self._scope.completed.set()

@@ -1,8 +1,7 @@
 """Caches of objects: `ObjectCache` keeps the objects of one kind as its reflectors show them."""
 
-import asyncio
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from adapter.kubernetes.cache.filling import T
@@ -39,34 +38,21 @@ def in_steps(
 
 
 class ReflectedCache:
-    """A cache that `reflectors` fill, usually one for each namespace."""
+    """A cache that `reflector` fills while `run` runs."""
 
-    reflectors: Sequence[Reflector[Any]] = ()
+    reflector: Reflector[Any]
     _announced = False
 
     async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self.reflectors:
-                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
+        await self.reflector.run()
 
     @property
     def synced(self) -> bool:
-        """Whether the first lists are in. A list that is refused never is."""
-        return all(reflector.synced for reflector in self.reflectors)
-
-    @property
-    def refused(self) -> bool:
-        """Whether the API server refuses a list, so that waiting for it is useless."""
-        return any(reflector.refused for reflector in self.reflectors)
-
-    async def wait_synced(self) -> None:
-        """Wait for the first lists; errors as `Reflector.wait_synced`."""
-        for reflector in self.reflectors:
-            await reflector.wait_synced()
+        """Whether the first list is in. A list that is refused never is."""
+        return self.reflector.synced
 
     def _is_first_sync(self) -> bool:
-        """Tell, once, that the first lists are in."""
+        """Tell, once, that the first list is in."""
         is_first = not self._announced and self.synced
         self._announced |= is_first
         return is_first
@@ -76,7 +62,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
     """The objects of one kind by namespace and name, while `run` runs.
 
     `changed` is called with namespace and name of each object that was added, removed or replaced by one that
-    is not the `same`, from when the first lists are in, at first `step` objects at a time. With `listed`,
+    is not the `same`, from when the first list is in, at first `step` objects at a time. With `listed`,
     which is called at the end of each list and yields wherever other work may run, it is called at once.
     `batched` is called after each batch of events of a watch.
     `lost` returns what to put for an object that cannot be read, from that and its last state; without it the
@@ -100,7 +86,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
         self._lost = lost
         self._step = step
         self._listed = listed
-        self._batched = batched
+        self.end_batch = batched
         self._announced = listed is not None
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
@@ -114,10 +100,10 @@ class ObjectCache(ReflectedCache, Generic[T]):
         optional: bool = False,
         selector: LabelSelector = EVERYTHING,
     ) -> None:
-        """Have a reflector for a namespace, or for all, fill the cache."""
+        """Have a reflector of a namespace, or of all, fill the cache."""
         source = ListWatch(codec, resource, namespace, selector, optional=optional)
         name = f"{resource.group_resource}{f' in {namespace}' if namespace else ''} (scaler)"
-        self.reflectors = [Reflector(source, self, self._context, name)]
+        self.reflector = Reflector(source, self, self._context, name)
 
     def __len__(self) -> int:
         return self._size
@@ -160,10 +146,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
             if (objects := self._objects.get(within)) is not None:
                 yield within, tuple(objects)
 
-    def end_batch(self) -> None:
-        self._batched()
-
-    def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - the lists of all count
+    def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - there is one list
         if self._listed is not None:
             yield from self._listed()
         elif self._is_first_sync():

@@ -83,7 +83,6 @@ class InstallationLock:
                 self.holder = ""
 
     async def run(self) -> NoReturn:
-        """Look and renew until cancelled."""
         while True:
             await self._attempt()
             is_answered = self._refused or (self._failing is None and self.holder != "")

@@ -24,11 +24,9 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, path_of
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.clock import Clock
-from adapter.model.resources import APIResource
+from adapter.model.resources import known_kind
 
-LEASES = APIResource(
-    "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset({"list", "watch"}), True
-)
+LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -85,7 +83,6 @@ class KubernetesLeases:
         return _decode(answer.content, what)
 
     async def create(self, record: LeaseRecord, seconds: float) -> Lease:
-        """Create the Lease and return it."""
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -106,11 +103,9 @@ class KubernetesLeases:
         return _decode(answer.content, f"update lease {self._namespace}/{self.name}")
 
     def has_labels(self, lease: Lease) -> bool:
-        """Return whether a Lease that was read has the labels."""
         return self.labels.items() <= _read_labels(lease).items()
 
     async def delete(self, version: str, seconds: float) -> None:
-        """Delete the Lease in a version."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
         path, content = f"{self._path}/{self.name}", msgspec.json.encode(options)
         await self._client.write("DELETE", path, content, seconds=seconds, check=_unfenced)

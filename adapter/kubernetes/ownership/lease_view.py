@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
 from adapter.kubernetes.ownership.lease import LEASES, RELEASED, LeaseRecord, read_record
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
@@ -53,15 +53,8 @@ class WatchedLease(msgspec.Struct, frozen=True):
     pod: str = ""
 
 
-class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-
-
 class _Document(msgspec.Struct, frozen=True):
-    metadata: _LeaseMetadata = _LeaseMetadata()
+    metadata: PartialMetadata = PartialMetadata()
     spec: dict[str, Any] | None = None
 
 

@@ -12,7 +12,6 @@ events of others.
 """
 
 import asyncio
-import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from adapter import errors
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
+from adapter.model.timestamps import SECOND, write_instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -143,10 +143,6 @@ def _identity(event: EventRecord) -> _Key:
     return (*event.regarding._replace(resource_version=""), event.type)
 
 
-def timestamp(wall: float) -> str:
-    return dt.datetime.fromtimestamp(int(wall), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 class EventBacklog:
     """What the recorders of a process share: room for `QUEUED` events, and the memory of recent ones."""
 
@@ -219,7 +215,6 @@ class EventRecorder:
         self._drop("queue")
 
     async def run(self) -> None:
-        """Write the recorded events until cancelled."""
         while True:
             while not self._is_pending:
                 self._wake.clear()
@@ -293,7 +288,11 @@ class EventRecorder:
     async def _write(self, event: EventRecord) -> None:
         events = f"/api/v1/namespaces/{event.regarding.namespace}/events"
         if event.count > 1:
-            changed = {"count": event.count, "lastTimestamp": timestamp(event.last), "message": event.message}
+            changed = {
+                "count": event.count,
+                "lastTimestamp": write_instant(int(event.last) * SECOND),
+                "message": event.message,
+            }
             content = msgspec.json.encode(changed)
             try:
                 await self._writer.send(
@@ -329,8 +328,8 @@ def _document(event: EventRecord) -> dict[str, object]:
         "reason": event.reason,
         "message": event.message,
         "source": {"component": COMPONENT},
-        "firstTimestamp": timestamp(event.first),
-        "lastTimestamp": timestamp(event.last),
+        "firstTimestamp": write_instant(int(event.first) * SECOND),
+        "lastTimestamp": write_instant(int(event.last) * SECOND),
         "count": event.count,
         "type": event.type,
         "eventTime": None,

@@ -4,27 +4,16 @@ A write is one PUT against the resource version that the count was decided from,
 change that the decision did not see. After a conflict the caller reads the scale and decides again.
 """
 
-from typing import NamedTuple
-
 import msgspec
 
 from adapter import errors
 from adapter.kubernetes import transport
 from adapter.kubernetes.cache import scale_codec
+from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.kubernetes.write.writer import WriteKind, Writer
-
-
-class ScaleState(NamedTuple):
-    """A Scale as it was read or written; `resource_version` and `uid` are the target's own."""
-
-    replicas: int
-    status_replicas: int
-    selector: str
-    resource_version: str
-    uid: str = ""
 
 
 class ScaleWriter:
@@ -39,7 +28,6 @@ class ScaleWriter:
         await self._writer.acquire(WriteKind.SCALE, namespace, name)
 
     def give_back(self) -> None:
-        """Give back a slot in which no Scale is written."""
         self._writer.give_back()
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
@@ -55,8 +43,18 @@ class ScaleWriter:
         response = await self._writer.send(WriteKind.SCALE, "PUT", target.path, content)
         return _decode(response, f"update {target.path}").resource_version
 
-    async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        return _decode(await self._writer.client.get(target.path), f"get {target.path}")
+    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
+        """Read the scale of a target, which does not name the writer of the count."""
+        seen = _decode(await self._writer.client.get(target.path), f"get {target.path}")
+        return target._replace(
+            replicas=seen.replicas or 0,
+            status_replicas=seen.status_replicas,
+            selector=seen.selector,
+            resource_version=seen.resource_version,
+            manager="",
+            uid=seen.uid or target.uid,
+            since="",
+        )
 
 
 def is_superseded(error: errors.KubernetesError) -> bool:
@@ -76,7 +74,7 @@ def may_be_ours(error: errors.KubernetesError) -> bool:
     return error.sent_twice or error.reason == transport.RESET
 
 
-def _decode(response: ResponseBody, what: str) -> ScaleState:
+def _decode(response: ResponseBody, what: str) -> ObservedScale:
     why = "without a resource version"
     try:
         seen = scale_codec.read_scale(response.content, "", "")
@@ -84,7 +82,5 @@ def _decode(response: ResponseBody, what: str) -> ScaleState:
         why = str(error)
     else:
         if seen.resource_version:  # else a PUT could not be bound to what was read
-            return ScaleState(
-                seen.replicas or 0, seen.status_replicas, seen.selector, seen.resource_version, seen.uid
-            )
+            return seen
     raise errors.KubernetesError(0, "Decode", f"cannot {what}: response is not a Scale object ({why})")

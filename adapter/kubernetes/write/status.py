@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.kubernetes.heads import WithMetadata
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -144,7 +145,6 @@ class StatusWriter:
         self._problems.resolve(FAULT, subject=f"{namespace}/{name}")
 
     async def run(self) -> None:
-        """Write what is due until cancelled."""
         gate = self._shared.gate
         async with asyncio.TaskGroup() as group:
             while True:
@@ -303,7 +303,8 @@ class StatusWriter:
             else:
                 return
             path = update.path
-            metadata = (await self._writer.client.get(path)).decode(_IdentifiedObject, f"get {path}").metadata
+            body = await self._writer.client.get(path)
+            metadata = body.decode(WithMetadata[_ObjectIdentity], f"get {path}").metadata
             if metadata.uid != update.uid:
                 message = f"cannot get {path}: another object has this name now"
                 raise errors.KubernetesError(0, _OTHER_OBJECT, message)
@@ -314,10 +315,6 @@ class StatusWriter:
 class _ObjectIdentity(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
-
-
-class _IdentifiedObject(msgspec.Struct):
-    metadata: _ObjectIdentity
 
 
 def _operations(update: StatusUpdate, version: str) -> list[dict[str, object]]:

@@ -20,7 +20,6 @@ from typing import Literal
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.ownership.lease import Fence
-from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
 from adapter.model.fairness import Precedence, Turns
 from adapter.telemetry.metrics import Monitoring
@@ -45,8 +44,6 @@ class WriteRateLimiter:
     """Allows `rate` writes a second (``--kube-api-write-qps``), and a burst of one second's worth."""
 
     def __init__(self, rate: float, clock: Clock, monitoring: Monitoring) -> None:
-        for kind in (WriteKind.FLOOR, WriteKind.SCALE, WriteKind.COST):
-            monitoring.write_queue.labels(kind.label).set_function(functools.partial(self.waiting, kind))
         self._rate = rate
         self._depth = max(1.0, rate)
         self._clock = clock
@@ -54,6 +51,9 @@ class WriteRateLimiter:
         self._counted = clock.monotonic()
         self._paused_until = [self._counted] * len(WriteKind)
         self._waiting: tuple[Turns[asyncio.Future[None]], ...] = tuple(Turns() for _ in WriteKind)
+        for kind in (WriteKind.FLOOR, WriteKind.SCALE, WriteKind.COST):
+            waiting = functools.partial(len, self._waiting[kind])
+            monitoring.write_queue.labels(kind.label).set_function(waiting)
         self._precedence = Precedence(len(WriteKind))
         self._timer: asyncio.TimerHandle | None = None
 
@@ -65,9 +65,6 @@ class WriteRateLimiter:
         until = self._clock.monotonic() + seconds
         for affected in range(kind, len(WriteKind)):
             self._paused_until[affected] = max(self._paused_until[affected], until)
-
-    def waiting(self, kind: WriteKind) -> int:
-        return len(self._waiting[kind])
 
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
         """Wait until the caller may make one write of that kind, about the object of that name."""
@@ -178,7 +175,6 @@ class Writer:
             raise
 
     def give_back(self) -> None:
-        """Give back a slot in which nothing is written."""
         self._limiter.give_back()
 
     async def send(
@@ -189,7 +185,6 @@ class Writer:
         content: bytes,
         *,
         content_type: str = "application/json",
-        parameters: Parameters = NOTHING,
         manager: str = FIELD_MANAGER,
     ) -> ResponseBody:
         """Write as `KubernetesClient.write` does; `errors.KubernetesError` as there.
@@ -204,7 +199,7 @@ class Writer:
                 path,
                 content,
                 content_type=content_type,
-                parameters={**parameters, "fieldManager": manager},
+                parameters={"fieldManager": manager},
                 seconds=seconds,
                 check=self.fence.check,
             )

@@ -132,36 +132,28 @@ class Documents:
 
     def _table(self) -> dict[tuple[str, bool], _DocumentBuilder]:
         served, program = self.served, self._version
-        group_versions = [(group, version) for group in served for version in served[group]]
         specifications = {
-            f"apis/{group}/{version}": _encoded(functools.partial(build_v3, group, version, program))
-            for group, version in group_versions
+            f"apis/{group}/{version}": _encoded(build_v3, group, version, program)
+            for group, versions in served.items()
+            for version in versions
         }
-
-        def root() -> Mapping[str, object]:
-            bodies = {path: encode() for path, encode in specifications.items()}
-            return build_root({path: hashlib.sha256(body).hexdigest() for path, body in bodies.items()})
-
+        index = _DocumentBuilder(lambda _: _indented({"paths": paths}))
         table: dict[tuple[str, bool], _DocumentBuilder] = {
-            ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
-            ("/index.html", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
-            ("/apis", False): _static(_encoded(functools.partial(_group_list, served))),
+            ("/", False): index,
+            ("/index.html", False): index,
+            ("/apis", False): _static(_encoded(_group_list, served)),
             ("/apis", True): _DocumentBuilder(
                 functools.partial(discovery.aggregated, served), negotiation.AGGREGATED, with_etag=True
             ),
-            ("/openapi/v2", False): _static(
-                _encoded(functools.partial(build_v2, served, program)), with_etag=True
-            ),
-            ("/openapi/v3", False): _static(_encoded(root), with_etag=True),
+            ("/openapi/v2", False): _static(_encoded(build_v2, served, program), with_etag=True),
+            ("/openapi/v3", False): _static(_encoded(build_root, specifications), with_etag=True),
             ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(program))),
         }
-        for group in served:
-            table[f"/apis/{group}", False] = _static(
-                _encoded(functools.partial(_group, group, served[group]))
-            )
-        for group, version in group_versions:
-            resources = functools.partial(discovery.resource_list, group, version)
-            table[f"/apis/{group}/{version}", False] = _DocumentBuilder(resources)
+        for group, versions in served.items():
+            table[f"/apis/{group}", False] = _static(_encoded(_group, group, versions))
+            for version in versions:
+                resources = functools.partial(discovery.resource_list, group, version)
+                table[f"/apis/{group}/{version}", False] = _DocumentBuilder(resources)
         for path, encode in specifications.items():
             table[f"/openapi/v3/{path}", False] = _static(encode, with_etag=True)
         paths = sorted({path for path, _ in table} - {"/"} | {*_HEALTH_PATHS, "/metrics"})
@@ -190,9 +182,9 @@ def _group(group: str, versions: Sequence[str]) -> Mapping[str, object]:
     return {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group, versions)}
 
 
-def _encoded(build: Callable[[], Mapping[str, object]]) -> Callable[[], bytes]:
+def _encoded(build: Callable[..., Mapping[str, object]], *arguments: object) -> Callable[[], bytes]:
     """Return what encodes a document when it is first requested, and never again."""
-    return functools.cache(lambda: encoding.encode_as_built(build()))
+    return functools.cache(lambda: encoding.encode_as_built(build(*arguments)))
 
 
 def _static(encode: Callable[[], bytes], *, with_etag: bool = False) -> _DocumentBuilder:
@@ -253,7 +245,6 @@ def build_v2(served: Mapping[str, Sequence[str]], version: str) -> JSON:
 
 
 def build_v3(group: str, api_version: str, version: str) -> JSON:
-    """Return the OpenAPI 3.0 document of one group-version."""
     part = _load().v3[f"{group}/{api_version}"]
     return {
         "openapi": "3.0.0",
@@ -263,15 +254,12 @@ def build_v3(group: str, api_version: str, version: str) -> JSON:
     }
 
 
-def build_root(hashes: Mapping[str, str]) -> JSON:
-    """Return the document that says where the specifications are.
-
-    `hashes` by path without a slash in front.
-    """
-    paths = {
-        path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path].upper()}"}
-        for path in sorted(hashes)
-    }
+def build_root(specifications: Mapping[str, Callable[[], bytes]]) -> JSON:
+    """Return the document that says where the specifications are, by path without a slash in front."""
+    paths = {}
+    for path, encode in sorted(specifications.items()):
+        digest = hashlib.sha256(encode()).hexdigest().upper()
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return {"paths": paths}
 
 

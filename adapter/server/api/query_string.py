@@ -155,7 +155,6 @@ def _no_watch(group: str, kind: str) -> errors.MethodNotAllowedError:
 
 
 def is_watch(parameters: Mapping[str, str]) -> bool:
-    """Return whether the query asks for a watch."""
     watch = parameters.get("watch")
     return watch is not None and _is_true(watch)
 

@@ -167,17 +167,6 @@ def _unescape(key: str) -> str:
         return key
 
 
-class IdentifiedCaller(NamedTuple):
-    """The user behind a request, None while its token has to be reviewed, and the credentials of its headers.
-
-    `known` is the user's name from the last review of the token, "" where it has not been accepted.
-    """
-
-    user: User | None
-    credentials: RequestCredentials
-    known: str = ""
-
-
 class _TokenOwner(NamedTuple):
     """The result of a token review; None for an invalid token."""
 
@@ -222,9 +211,12 @@ class Authenticator:
         attempts = own_metrics.authentication_attempts
         self._succeeded, self._failed = attempts.labels("success"), attempts.labels("error")
 
-    def identify_now(self, headers: Iterable[tuple[bytes, bytes]], peer: Peer) -> IdentifiedCaller:
-        """Return the caller where that takes no review.
+    def identify_now(
+        self, headers: Iterable[tuple[bytes, bytes]], peer: Peer
+    ) -> tuple[User | None, RequestCredentials, str]:
+        """Return the caller, None while its token has to be reviewed, and the credentials of its headers.
 
+        The third is the user's name from the last review of the token, "" where it has not been accepted.
         Raises UnauthorizedError, and BadRequestError for bad headers.
         """
         trust = self._store.current
@@ -240,7 +232,7 @@ class Authenticator:
                 digest = self._digest(token)
                 owner = self._tokens.find(digest)
                 if owner is None:
-                    return IdentifiedCaller(None, credentials, self._known.get(digest, ""))
+                    return None, credentials, self._known.get(digest, "")
                 user = owner.user
             if user is None:
                 if token or failed:
@@ -248,7 +240,7 @@ class Authenticator:
                     raise errors.UnauthorizedError
                 user = ANONYMOUS
         self._succeeded.inc()
-        return IdentifiedCaller(user, credentials)
+        return user, credentials, ""
 
     async def identify_by_token(self, credentials: RequestCredentials, address: str) -> User:
         """Have the token of a caller at `address` reviewed.

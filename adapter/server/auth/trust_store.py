@@ -24,8 +24,6 @@ CLIENT_CA = "client-ca-file"
 """Two keys of the ConfigMap."""
 
 _FAULT = "trust"
-_AMBIGUOUS = "trust-ambiguous"
-_UNSUPPORTED = "trust-unsupported"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 _MISSING = {
     PROXY_CA: "requests through API aggregation cannot be authenticated: no front proxy is known",
@@ -155,14 +153,14 @@ class TrustStore:
         bundles = (clients, proxy.bundle if proxy else None)
         unsupported = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
         self._note(
-            _UNSUPPORTED,
+            "trust-unsupported",
             "an authority of client certificates has a key of a kind that is not supported: "
             "certificates that it issued are refused; "
             "use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
             unsupported,
         )
         self._note(
-            _AMBIGUOUS,
+            "trust-ambiguous",
             "ANY client certificate of the cluster can act as front proxy and name itself any user: "
             "one authority serves both purposes and no names are required; "
             "set requestheader-allowed-names, or give the front proxy an authority of its own",

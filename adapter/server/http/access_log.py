@@ -116,7 +116,6 @@ class AccessLog:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._wake.wait()
             await asyncio.sleep(PERIOD)

@@ -117,7 +117,6 @@ class ClientConnection(web.RequestHandler):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request is being answered."""
         return self._current_request is not None
 
     @property

@@ -46,8 +46,6 @@ _LOOPBACK = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1
 """The Host of a request to a loopback address, whatever port is forwarded to it."""
 
 _Answer = metrics.CustomAnswer | metrics.ExternalAnswer | metrics.ResourceAnswer
-_Encoded = tuple[_Answer, Iterable[bytes]]
-"""An answer, and its body in pieces."""
 
 
 class _CachedResponse(NamedTuple):
@@ -75,7 +73,6 @@ class ResponseCache:
     ) -> None:
         self._generation = generation
         self._clock = clock
-        self._kept_bytes = kept_bytes
         self._entries: BoundedCache[tuple[str, Representation], _CachedResponse] = BoundedCache(
             "bodies", own_metrics, kept_bytes, lambda kept: len(kept.response.body) + LONGEST_KEY
         )
@@ -96,7 +93,7 @@ class ResponseCache:
         fresh_until: float,
     ) -> None:
         """Keep a response of a generation until `fresh_until` (monotonic seconds), unless it is too large."""
-        too_large = len(response.body) + LONGEST_KEY > self._kept_bytes
+        too_large = len(response.body) + LONGEST_KEY > self._entries.maxsize
         now = self._clock.monotonic()
         if not too_large and len(target) <= LONGEST_KEY and now < fresh_until:
             self._entries.drop_stale(lambda kept: kept.fresh_until <= now)
@@ -216,7 +213,8 @@ class MetricsEndpoint:
         self._cache.keep(target, representation, response, generation, answer.fresh_until)
         return response
 
-    async def _ask(self, route: Route, question: Question, table: str) -> _Encoded:
+    async def _ask(self, route: Route, question: Question, table: str) -> tuple[_Answer, Iterable[bytes]]:
+        """Return an answer, and its body in pieces."""
         version = route.labels.version
         if isinstance(question, metrics.CustomQuestion):
             custom = await self._provider.custom(question)

@@ -23,7 +23,6 @@ PIECE = 16 * 1024
 _PIECES_AT_ONCE = 4  # after these other work may run
 
 _PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
-_NO_BODY = 304
 
 
 class EncodedResponse(NamedTuple):
@@ -65,7 +64,7 @@ class Response(web.StreamResponse):
         version = request.version
         headers = "".join([f"{name}: {value}\r\n" for name, value in more])
         kind = f"Content-Type: {content_type}\r\n" if content_type else ""
-        has_length = body or (status != _NO_BODY and request.method != "HEAD")
+        has_length = body or (status != 304 and request.method != "HEAD")
         length = f"Content-Length: {len(body)}\r\n" if has_length else ""
         if self._keep_alive:
             connection = "Connection: keep-alive\r\n" if version == HttpVersion10 else ""

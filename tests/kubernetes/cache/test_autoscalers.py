@@ -60,7 +60,8 @@ async def opposing(
     cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None
 ) -> AsyncIterator[ScaleConflicts]:
     async with reflecting(cluster.url) as around:
-        rivals = ScaleConflicts(around, changed)
+        rivals = ScaleConflicts(around)
+        rivals.changed = changed
         async with running(rivals.run()):
             yield rivals
 
@@ -178,7 +179,7 @@ async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(cluster
     cluster.create(hpa("a"))
     cluster.forbid("list", "horizontalpodautoscalers")
     async with opposing(cluster) as rivals:
-        await until(lambda: any("403" in reflector.status().last_error for reflector in rivals.reflectors))
+        await until(lambda: "403" in rivals.reflector.status().last_error)
         assert rivals.of(ours("web")) is None
         cluster.allow("list", "horizontalpodautoscalers")
         await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))

@@ -294,9 +294,8 @@ def put_pod(cache: PodCache, namespace: str, name: str, phase: str, **labels: st
 
 
 def sync(pods: PodCache) -> None:
-    for reflector in pods.reflectors:
-        reflector.synced = True
-        reflector.attempted.set()
+    pods.reflector.synced = True
+    pods.reflector.attempted.set()
 
 
 async def test_running_pods_alone(pods: PodCache) -> None:
@@ -352,7 +351,7 @@ async def test_a_refused_list_fails_its_questions_and_keeps_nothing_else_waiting
 ) -> None:
     objects = ObjectLister(context, pods=pods)
     objects.start([PODS])
-    reflector = pods.reflectors[0]
+    reflector = pods.reflector
     reflector.error = errors.KubernetesError(403, "Forbidden", "cannot list pods: 403 Forbidden")
     reflector.attempted.set()
     assert objects.unsynced() == ()

@@ -72,7 +72,7 @@ class PodScript:
     def begin(self, seconds: str) -> None:
         self.clock = FakeClock(JANUARY + float(seconds))
         self.watch = PodCache(unconnected(self.clock))
-        self.watch.reflectors[0].synced = True
+        self.watch.reflector.synced = True
         list(self.watch.listed(""))
 
     def put(self, text: str) -> None:
@@ -104,7 +104,7 @@ class PodScript:
         }
         facts = {
             "started": found.started,
-            "cost": found.deletion_cost,
+            "cost": found.cost,
             "ports": found.ports,
             "owners": found.port_owners,
             "requests": requests,

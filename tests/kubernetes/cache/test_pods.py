@@ -90,7 +90,7 @@ def names(pods: Sequence[WatchedPod]) -> list[str]:
 def alone(clock: FakeClock | None = None) -> PodCache:
     """Return a watch that a test feeds by hand."""
     watch = PodCache(unconnected(clock))
-    watch.reflectors[0].synced = True
+    watch.reflector.synced = True
     list(watch.listed(""))
     return watch
 
@@ -448,7 +448,7 @@ def test_pods_are_out_of_the_garbage_collectors_sight(watch: PodCache) -> None:
 
 def test_many_are_notified_in_steps() -> None:
     watch = PodCache(unconnected())
-    watch.reflectors[0].synced = True
+    watch.reflector.synced = True
     told: list[int] = []
     for number in range(1200):
         watch.follow(

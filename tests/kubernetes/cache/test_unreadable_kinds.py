@@ -129,8 +129,7 @@ def test_a_slice_that_cannot_be_read_has_endpoints_that_are_unknown() -> None:
 
 def pods() -> PodCache:
     cache = PodCache(unconnected())
-    for reflector in cache.reflectors:
-        reflector.synced = True
+    cache.reflector.synced = True
     return cache
 
 

@@ -43,7 +43,7 @@ MONITORING = Monitoring()
 
 @pytest.fixture
 def world() -> Iterator[SliceWorld]:
-    world = SliceWorld(5, MONITORING)
+    world = SliceWorld(4, MONITORING)
     yield world
     world.close()
 

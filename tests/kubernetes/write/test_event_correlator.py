@@ -14,8 +14,8 @@ from adapter.kubernetes.write.events import (
     Correlator,
     EventRecord,
     Regarding,
+    _document,
     first_record,
-    timestamp,
 )
 
 WEB = Regarding("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "web", "uid-1")
@@ -60,7 +60,7 @@ def test_an_event_has_the_recorders_form() -> None:
     assert event.name == f"web.{1_700_000_000_123_456_789:x}" == "web.17979cfe3d85cd15"
     assert event.first == event.last == pytest.approx(1_700_000_000.123)
     assert event.count == 1
-    assert timestamp(event.last) == "2023-11-14T22:13:20Z"
+    assert _document(event)["lastTimestamp"] == "2023-11-14T22:13:20Z"
 
 
 def test_a_name_of_an_event_is_never_too_long() -> None:

@@ -139,7 +139,7 @@ async def test_many_writes_delay_one_of_another_namespace_or_object_by_one_turn(
     for each in greedy:
         each.cancel()
     await asyncio.gather(*greedy, return_exceptions=True)
-    assert budget.waiting(WriteKind.SCALE) == 0
+    assert not budget._waiting[WriteKind.SCALE]
 
 
 # --- no kind keeps another from being written ---------------------------------------------------------------

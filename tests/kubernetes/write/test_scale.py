@@ -5,7 +5,7 @@ import pytest
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
-from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_superseded, may_be_ours
+from adapter.kubernetes.write.scale import ScaleWriter, is_superseded, may_be_ours
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.kubernetes.apiclient import error_of
@@ -51,7 +51,7 @@ async def test_one_put_and_no_get(desk: Desk) -> None:
 async def test_a_scale_is_read(desk: Desk) -> None:
     uid = desk.cluster.get("deployments", "web")["metadata"]["uid"]
     scale = await ScaleWriter(desk.writer).get_scale(WEB)
-    assert scale == ScaleState(2, 0, "app=web", version(desk), uid)
+    assert scale == ScaleTarget(2, 0, "app=web", version(desk), "", WEB.path, uid)
 
 
 async def test_a_former_version_is_a_conflict(desk: Desk) -> None:

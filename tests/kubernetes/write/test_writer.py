@@ -23,12 +23,8 @@ def web(cluster: Cluster) -> None:
 
 
 async def test_the_field_manager_and_the_time_limit_are_sent(desk: Desk) -> None:
-    await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY, parameters={"dryRun": "All"})
-    assert desk.cluster.requests[-1].query == {
-        "fieldManager": "fastpath",
-        "timeout": "5000ms",
-        "dryRun": "All",
-    }
+    await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY)
+    assert desk.cluster.requests[-1].query == {"fieldManager": "fastpath", "timeout": "5000ms"}
 
 
 async def test_another_field_manager_is_sent(desk: Desk) -> None:
