@@ -11,7 +11,7 @@ stories. After `> ` something happens:
   VERB=STATUS` are those of the API servers, `lock-faults` those of the lock alone.
 - `run SECONDS`, and `until CONDITION LEAST to MOST`, the seconds that it takes. In `gap SECONDS below MOST`
   no slice lacks an owner for longer. After `overruled` two that write are no failure.
-- Other words say what is known then.
+- Other words say what is known then; `moved` and `counts NAME` since `mark NAME`.
 
 `scripts/test tests/kubernetes/ownership/test_scripts.py --update` writes it.
 """
@@ -189,20 +189,24 @@ class SliceScript:
         alive = [(name, process) for name, process in self._named.items() if process in self.at.alive]
         return ", ".join(f"{name} {len(process.owned)}" for name, process in alive)
 
+    def mark(self, name: str = "") -> None:
+        """Have `moved` and `counts` say what comes from now on."""
+        self._begun = self.at.begun
+        if name:
+            self._counted = len(self.at.log), self._named[name].calls
+
     def moved(self) -> str:
-        """Return how many slices have begun to be worked on since the last time."""
-        before, self._begun = self._begun, self.at.begun
-        return str(self._begun - before)
+        """Return how many slices have begun to be worked on since the mark."""
+        return str(self.at.begun - self._begun)
 
     def scaling(self) -> str:
         working = itertools.chain.from_iterable(self.at.writers.values())
         return " and ".join(sorted({process.installation for process, _ in working if process.is_running}))
 
     def counts(self, name: str) -> str:
-        """Return how much was written, and asked by a scaler, since the last time."""
-        before, self._counted = self._counted, (len(self.at.log), self._named[name].calls)
-        written, asked = (after - begun for after, begun in zip(self._counted, before, strict=True))
-        return f"{written} writes, {asked} requests of {name}"
+        """Return how much was written, and asked by a scaler, since the mark."""
+        written, asked = self._counted
+        return f"{len(self.at.log) - written} writes, {self._named[name].calls - asked} requests of {name}"
 
     def found(self, name: str, number: str) -> str:
         return self.name(self._named[name].keeper.find_owner(int(number)))
