@@ -20,17 +20,12 @@ import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
+from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.registry import Controller
-from adapter.autoscaler.reporter import Journal
-from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.bounds.forecast.job import STEP, TOO_MUCH_WORK, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
@@ -121,17 +116,7 @@ class _Worker:
 
 
 def _controller(clock: HandClock, world: tick.World, forecasts: Forecasts, count: int) -> Controller:
-    context = AutoscalerContext(
-        TargetFollowers(tick.Targets(world), tick.Pods(world)),  # type: ignore[arg-type]  # all that a round calls
-        world,  # type: ignore[arg-type]  # all that a round calls
-        world,  # type: ignore[arg-type]  # sources that are full
-        Settings(scale_to_zero=True, strict=True),
-        forecasts,
-    )
-    unused: Any = None  # nothing is boosted
-    controller = Controller(
-        context, world, clock, Monitoring(), Journal(), random=lambda: 0.0, floors=unused, costs=unused
-    )
+    controller = tick.open_controller(clock, world, forecasts)
     is_forecast = not isinstance(forecasts, NoForecasts)
     if isinstance(forecasts, ForecastBook):
         forecasts.controller = controller
@@ -147,7 +132,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
     clock = HandClock()
     clock.seconds += -(clock.wall() % HOUR) + HOUR + 120  # two minutes after the hour
     world = tick.World(clock, pods, _VALUE)
-    book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring(), JobQueue())
+    book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring())
     controllers = [_controller(clock, world, each, count) for each in (NoForecasts(), NoForecasts(), book)]
     plain, again, forecasting = controllers
 
@@ -192,7 +177,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
             steps.append(time.process_time() - start)
         waits.append(max(waited, default=0.0))
     for each in controllers:
-        each.close()
+        tick.close(each)
     gc.unfreeze()
     median = {each: statistics.median(found) for each, found in times.items()}
     return {

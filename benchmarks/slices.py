@@ -31,7 +31,6 @@ from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.registry import AutoscalerRegistry, Controller
-from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.compose.clock import SystemClock
 from adapter.errors import NotSyncedError
@@ -221,21 +220,19 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     source = AutoscalerSource(registry, problems, watching)
     settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
     context = AutoscalerContext(followers, rivals, world, settings, NoForecasts())
-    common = context, world, ticking, monitoring, Journal()
-    controllers = [Controller(*common, random=lambda: 0.0, floors=unused, costs=unused) for _ in numbers]
+    registry.controller = controller = tick.begin_all(context, world, ticking, monitoring, numbers)
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:
         used = time.process_time()
         tasks = [group.create_task(each.run()) for each in (pods, targets, rivals, source)]
         for reflected in (pods, rivals, source._objects):  # noqa: SLF001 - waits without turning the loop
             await _first_lists(reflected)
-        for number, controller in zip(numbers, controllers, strict=True):
+        for number in numbers:
             await scope.wait_for(number)
-            registry.controllers[number] = controller
             await source.put_all(number)
-        count = sum(len(tuple(controller.names())) for controller in controllers)
-        while not all(_is_decided(controller) for controller in controllers):
-            await _round(controllers, ticking)
+        count = len(tuple(controller.names()))
+        while not _is_decided(controller):
+            await _round(controller, ticking)
             await asyncio.sleep(0.1)
         figures = {
             "list_cpu_seconds": time.process_time() - used,
@@ -245,7 +242,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
         figures["event_cpu_microseconds"] = await _follow_events(client, monitoring)
         gc.collect()
         figures["round_seconds"] = statistics.median(
-            [await _round(controllers, ticking) for _ in range(_ROUNDS)]
+            [await _round(controller, ticking) for _ in range(_ROUNDS)]
         )
         figures |= {"memory_mib": memory_of(os.getpid()), "peak_mib": memory_of(os.getpid(), "VmHWM")}
         for task in tasks:
@@ -253,12 +250,11 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     return figures
 
 
-async def _round(controllers: Sequence[Controller], clock: HandClock) -> float:
+async def _round(controller: Controller, clock: HandClock) -> float:
     """Decide all autoscalers once; return the processor seconds."""
     clock.seconds += 1.0
     used = time.process_time()
-    for controller in controllers:
-        await controller.loop.tick()
+    await controller.loop.tick()
     return time.process_time() - used
 
 

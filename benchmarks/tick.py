@@ -17,19 +17,24 @@ import os
 import resource
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.interfaces import Forecasts
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
+from adapter.kubernetes.write.outbox import Outbox
+from adapter.kubernetes.write.writer import WriteRateLimiter
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -43,6 +48,7 @@ from adapter.model.pods import Container, Pod, PodFacts, PodList, ResourceRequir
 from adapter.model.quantity import read
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 from benchmarks import common, documents
 from benchmarks.common import Goal, Report
 from tests.support.controller import HandClock, NoForecasts
@@ -98,7 +104,7 @@ class World:
     async def acquire(self, target: ScaleTarget) -> None:
         pass
 
-    def give_back(self) -> None:
+    def give_back(self, target: ScaleTarget) -> None:
         pass
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
@@ -252,23 +258,47 @@ def autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, A
     return document
 
 
+def open_controller(clock: HandClock, world: World, forecasts: Forecasts) -> Controller:
+    """Return a controller of all slices. Nothing is boosted, and no pod has a deletion cost."""
+    context = AutoscalerContext(
+        TargetFollowers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls
+        world,  # type: ignore[arg-type]  # all that a tick calls
+        world,  # type: ignore[arg-type]  # sources that are full
+        Settings(scale_to_zero=True, strict=True),
+        forecasts,
+    )
+    return begin_all(context, world, clock, Monitoring(), range(slices.COUNT))
+
+
+def begin_all(
+    context: AutoscalerContext,
+    world: World,
+    clock: HandClock,
+    monitoring: Monitoring,
+    numbers: Sequence[int],
+) -> Controller:
+    """Return a controller of some slices, whose writes go to the world."""
+    limiter, unused = WriteRateLimiter(1_000.0, clock, monitoring), cast("Any", None)
+    outbox = Outbox(limiter, clock, monitoring, Defects(monitoring))
+    costs = CostKeeper(outbox, world, clock)
+    controller = Controller(context, world, clock, monitoring, Journal(), random=lambda: 0.0, costs=costs)
+    for number in numbers:
+        controller.begin(number, unused)
+    return controller
+
+
+def close(controller: Controller) -> None:
+    for number in list(controller.slices):
+        controller.drop(number)
+
+
 async def _tick(
     count: int, pods: int, ticks: int, metric: dict[str, object], value: int, change: int = 0
 ) -> float:
     """Return the seconds of each tick after the first; between two, values change by `change` at most."""
     clock = HandClock()
     world = World(clock, pods, value)
-    context = AutoscalerContext(
-        TargetFollowers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls
-        world,  # type: ignore[arg-type]  # all that a tick calls
-        world,  # type: ignore[arg-type]  # sources that are full
-        Settings(scale_to_zero=True, strict=True),
-        NoForecasts(),
-    )
-    unused: Any = None  # nothing is boosted
-    controller = Controller(
-        context, world, clock, Monitoring(), Journal(), random=lambda: 0.0, floors=unused, costs=unused
-    )
+    controller = open_controller(clock, world, NoForecasts())
     for number in range(count):
         controller.put(
             msgspec.convert(autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
@@ -291,7 +321,7 @@ async def _tick(
     )
     assert decided == count, f"{decided} of {count} were decided"
     assert not world.writes, "a tick that writes is another measurement"
-    controller.close()
+    close(controller)
     gc.unfreeze()
     return seconds / ticks
 

@@ -1,15 +1,12 @@
-"""Applies decisions through the writers of a term: Scales, statuses and events.
-
-A Scale is written at once; statuses and events are queued.
-"""
+"""Applies decisions: a Scale is written at once, by the writer of its slice; the rest goes to the outbox."""
 
 from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.kubernetes.write.events import EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventOutlet, Regarding
+from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.scale import ScaleWriter
-from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
-from adapter.kubernetes.write.writer import Writer
+from adapter.kubernetes.write.status import StatusOutlet, StatusUpdate
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -26,8 +23,8 @@ from adapter.model.autoscaling.pending_capacity import BacklogCredit
 class ClusterActuator(ScaleWriter):
     """Applies decisions about objects of the cluster."""
 
-    def __init__(self, writer: Writer, statuses: StatusWriter, events: EventRecorder) -> None:
-        super().__init__(writer)
+    def __init__(self, outbox: Outbox, statuses: StatusOutlet, events: EventOutlet) -> None:
+        super().__init__(outbox.find_writer)
         self._statuses = statuses
         self._events = events
 

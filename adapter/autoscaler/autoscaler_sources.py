@@ -159,7 +159,8 @@ class BoostedHPAs:
             self.registry.remove(Key(namespace, name, is_native=True))
             return
         boosted = request.boosted
-        controller = self.registry.note(boosted.autoscaler)
+        self.registry.note(boosted.autoscaler)
+        controller = self.registry.controller
         adopted = self._published.get(slices.slice_of(namespace))
         if controller is None or adopted is None:
             return

@@ -25,14 +25,14 @@ from adapter.autoscaler.decide.restraint import Restraint, restraint_of
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
-from adapter.kubernetes.write.deletion_costs import DeletionCosts
+from adapter.kubernetes.write import deletion_costs
+from adapter.kubernetes.write.outbox import Due, Outbox, Outlet, Place
+from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model import timestamps
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.clock import Clock
-from adapter.model.fairness import Turns
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.problems import Defects
 
 MARK_SECONDS = 1.0
 """The longest time that a scale-down waits for the costs of its pods."""
@@ -48,8 +48,6 @@ REFUSED_SECONDS, FAILED_SECONDS = 60.0, 15.0
 
 TAKEN_SECONDS = 10.0
 """For how long the cache may still show a cost that was taken back."""
-
-_UNEXPECTED = "unexpected error about the deletion costs of an autoscaler"
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +77,7 @@ class PodMarks:
 
 
 @dataclass(slots=True, eq=False)
-class _CostJob:
+class CostJob:
     """A cost to be written, None to be taken back."""
 
     state: AutoscalerState
@@ -90,39 +88,27 @@ class _CostJob:
     has_begun: bool = False
 
     @property
-    def turn(self) -> tuple[str, str, "_CostJob"]:
-        return self.state.key.namespace, self.state.key.name, self
+    def place(self) -> Place:
+        return Place(self.state.key.namespace, self.state.key.name, self.pod)
+
+    def end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
 
 
-class CostKeeper:
-    """Keeps the deletion costs of pods, while `run` runs."""
+class CostKeeper(Outlet[CostJob]):
+    """Keeps the deletion costs of pods."""
 
-    def __init__(self, costs: DeletionCosts, actuator: Actuator, clock: Clock, defects: Defects) -> None:
-        self._costs = costs
+    kind = WriteKind.COST
+    unexpected = "unexpected error about the deletion costs of an autoscaler"
+    at_once = deletion_costs.AT_ONCE
+
+    def __init__(self, outbox: Outbox, actuator: Actuator, clock: Clock) -> None:
+        self._outbox = outbox
         self._actuator = actuator
         self._clock = clock
-        self._defects = defects
         self._marks: dict[Key, PodMarks] = {}
-        self._jobs: Turns[_CostJob] = Turns()
-        self._wake = asyncio.Event()
-
-    async def run(self) -> None:
-        """Write what is queued until cancelled."""
-        gate = self._costs.at_once
-        async with asyncio.TaskGroup() as group:
-            while True:
-                while not self._jobs:
-                    self._wake.clear()
-                    await self._wake.wait()
-                await gate.acquire()
-                if not self._jobs:  # it was not waited for any longer
-                    gate.release()
-                    continue
-                *_, job = self._jobs.next()
-                self._jobs.discard(*job.turn)
-                job.has_begun = True
-                task = group.create_task(self._write(job), name=f"deletion cost of {job.pod}")
-                task.add_done_callback(lambda _: gate.release())
+        outbox.open(self)
 
     async def mark(self, state: AutoscalerState, snapshot: Snapshot, replicas: int, since: float) -> bool:
         """Write the costs of the idlest pods before a scale-down to `replicas`; tell whether any was missing.
@@ -138,8 +124,7 @@ class CostKeeper:
         marks.wanted = now = self._clock.monotonic()
         await asyncio.wait([job.done for job in jobs], timeout=max(0.0, since + MARK_SECONDS - now))
         for job in jobs:
-            if not job.has_begun:
-                self._jobs.discard(*job.turn)
+            if self._outbox.withdraw(self, job.place, job):
                 _undo(job)
         return True
 
@@ -197,7 +182,7 @@ class CostKeeper:
         replicas: int,
         *,
         may_exchange: bool,
-    ) -> list[_CostJob]:
+    ) -> list[CostJob]:
         """Queue the costs that are missing for a scale-down to `replicas`; take back those of busier pods.
 
         Pods that go for an earlier one may still be there. Others that are too many are those of an update of
@@ -228,28 +213,39 @@ class CostKeeper:
             marks.costs[pod] = now
             self._queue(state, marks, pod, None)
 
-    def _queue(self, state: AutoscalerState, marks: PodMarks, pod: str, cost: int | None) -> _CostJob:
-        job = _CostJob(state, marks, pod, cost, asyncio.get_running_loop().create_future())
-        self._jobs.add(*job.turn)
-        self._wake.set()
+    def _queue(self, state: AutoscalerState, marks: PodMarks, pod: str, cost: int | None) -> CostJob:
+        job = CostJob(state, marks, pod, cost, asyncio.get_running_loop().create_future())
+        self._outbox.submit(self, job.place, job)
         return job
 
-    async def _write(self, job: _CostJob) -> None:
-        namespace, name, _ = job.turn
-        try:
-            await self._costs.apply(namespace, job.pod, job.cost, name)
-        except errors.KubernetesError as error:
-            self._note_failure(job, error)
-        except errors.NotLeadingError:
-            pass  # the next owner looks for what may have been written
-        except Exception as error:  # noqa: BLE001 - the costs of other pods are written all the same
-            self._defects.note(_UNEXPECTED, error, job.state.key)
-        finally:
-            job.done.set_result(None)
+    def merge(self, before: CostJob, new: CostJob) -> CostJob:
+        if not before.has_begun:
+            before.end()
+        return new
+
+    def due(self, value: CostJob, now: float) -> Due | None:
+        return None if value.done.done() else Due(now)
+
+    def subject(self, value: CostJob) -> Key:
+        return value.state.key
+
+    async def send(self, value: CostJob, writer: Writer) -> None:
+        value.has_begun = True
+        await deletion_costs.apply(writer, value.place.namespace, value.pod, value.cost)
+        value.end()
+
+    def failed(self, value: CostJob, error: Exception, tries: int) -> None:  # noqa: ARG002
+        """Note a failure. After the term the next owner looks for what may have been written."""
+        value.end()
+        if isinstance(error, errors.KubernetesError):
+            self._note_failure(value, error)
+
+    def dropped(self, value: CostJob) -> None:
+        value.end()
 
     # -- what is known ---------------------------------------------------------------------------------------
 
-    def _note_failure(self, job: _CostJob, error: errors.KubernetesError) -> None:
+    def _note_failure(self, job: CostJob, error: errors.KubernetesError) -> None:
         """Note that a pod has no cost of ours, or after a failure to take it back, that it may have one."""
         is_gone = error.status in {404, 422} or (error.status == 403 and "cannot create" in str(error))
         if job.cost is None and not is_gone:
@@ -288,7 +284,7 @@ class CostKeeper:
         return described
 
 
-def _undo(job: _CostJob) -> None:
+def _undo(job: CostJob) -> None:
     """Note that what a job was to write is not written: a cost is missing, or still there."""
     if job.cost is None:
         job.marks.costs[job.pod] = None

@@ -1,7 +1,6 @@
 """What the debug endpoint shows: an `AutoscalerView` of one autoscaler, a `FleetView` of all."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -297,15 +296,14 @@ def _ready_times(state: AutoscalerState) -> dict[str, Any]:
 # -- all autoscalers -----------------------------------------------------------------------------------------
 
 
-def show_fleet(controllers: Iterable[Controller], now: float) -> Steps[DebugResponse]:
-    """Return a line about each autoscaler of some controllers; `now` is in seconds since 1970."""
-    listed = ((key, controller) for controller in controllers for key in controller.names())
-    keys = sorted(listed, key=itemgetter(0))
+def show_fleet(controller: Controller | None, now: float) -> Steps[DebugResponse]:
+    """Return a line about each autoscaler that this process decides; `now` is in seconds since 1970."""
+    keys = [] if controller is None else sorted(controller.names())
     view = views.FleetView(version=views.VERSION, time=moment(round(now * SECOND)), autoscalers=())
     begin, end = encode(view).split(b"[]")
     lines = []
-    for place, (key, controller) in enumerate(keys):
-        if (state := controller.find(key)) is not None:
+    for place, key in enumerate(keys):
+        if controller is not None and (state := controller.find(key)) is not None:
             lines.append(encode(_show_line(controller, state)).rstrip())
         if place % _IN_A_ROW == 0:
             yield  # the lines of thousands take longer to encode than other tasks can wait

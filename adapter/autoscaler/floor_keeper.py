@@ -7,7 +7,8 @@ This module is here and not in `adapter.boost` because it reads and sets the sta
 `boost`, which only knows ConfigMaps, may not import `autoscaler`.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -16,7 +17,6 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
-from adapter.boost.publisher import FloorWriter
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant
 
@@ -30,11 +30,19 @@ class FloorOutcome(NamedTuple):
     """Whether the write may have been applied in spite of the error."""
 
 
-class FloorKeeper:
-    """Keeps what is published in step with what is remembered."""
+class Floors(Protocol):
+    """What publishes the floors of a slice: `boost.publisher.FloorWriter`."""
 
-    def __init__(self, floors: FloorWriter) -> None:
-        self._floors = floors
+    async def publish(self, floor: Floor) -> None: ...
+
+    def want(self, uid: str, floor: Floor | None) -> None: ...
+
+
+class FloorKeeper:
+    """Keeps what is published in step with what is remembered. `find` returns the floors of a namespace."""
+
+    def __init__(self, find: Callable[[str], Floors]) -> None:
+        self._find = find
 
     def follow(self, state: AutoscalerState, now: int) -> None:
         """Update the floor by the time and by what the HPA shows, and publish the change."""
@@ -44,7 +52,7 @@ class FloorKeeper:
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
         if state.boost is not None and (state.is_writing or state.published is not None):
-            self._floors.want(state.object.metadata.uid, None)
+            self._find(state.key.namespace).want(state.object.metadata.uid, None)
 
     async def publish(
         self, state: AutoscalerState, snapshot: Snapshot, replicas: int, now: int
@@ -60,10 +68,12 @@ class FloorKeeper:
         published = _published(state, msgspec.structs.replace(held, floor=floor), now)
         assert published is not None
         try:
-            await self._floors.publish(published)
+            await self._find(state.key.namespace).publish(published)
         except errors.KubernetesError as error:
             if not state.is_closed:  # otherwise `forget` has already said what to publish
-                self._floors.want(published.uid, state.published)  # the API server may have accepted it
+                self._find(state.key.namespace).want(
+                    published.uid, state.published
+                )  # the API server may have accepted it
             return None, f"the floor cannot be published: {error.said or error}"
         if not state.is_closed:
             state.published = published
@@ -111,7 +121,7 @@ class FloorKeeper:
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
             return
         state.published = floor
-        self._floors.want(state.object.metadata.uid, floor)
+        self._find(state.key.namespace).want(state.object.metadata.uid, floor)
 
 
 def _published(state: AutoscalerState, memory: boosting.Boosting, now: int) -> Floor | None:

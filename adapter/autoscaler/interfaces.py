@@ -78,7 +78,7 @@ class Actuator(Protocol):
     async def acquire(self, target: ScaleTarget) -> None:
         """Wait until a Scale may be written, to be followed by `put_scale` at once, or by `give_back`."""
 
-    def give_back(self) -> None:
+    def give_back(self, target: ScaleTarget) -> None:
         """Let another write have the turn, in which nothing is written."""
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:

@@ -1,8 +1,7 @@
 """The control loop: decides each autoscaler when its inputs have changed, and once per period.
 
-A `DecisionLoop` runs for one term of ownership. Deciding never waits: a write runs in a task of its own, and
-its autoscaler is not decided again before it has ended. No step holds the event loop for more than a few
-milliseconds.
+Deciding never waits: a write runs in a task of its own, and its autoscaler is not decided again before it has
+ended. No step holds the event loop for more than a few milliseconds.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ import heapq
 import itertools
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ _SLEWED = SECOND
 """A difference between the clocks that a time daemon may cause, which is not a jump."""
 
 _LAST_WRITES = 0.5
-"""For how many seconds writes in progress may go on when the loop ends; the lease fence may allow less."""
+"""For how many seconds writes in progress may go on when a slice ends; its fence may allow less."""
 
 _ROUNDING = 1e-6
 
@@ -152,9 +151,10 @@ class Scheduler:
 
 @dataclass(slots=True, eq=False)
 class DecisionLoop:
-    """When the autoscalers of `states` are decided. `Controller` says which these are."""
+    """When autoscalers are decided. `find` and `names` tell which there are, as the `Controller` has them."""
 
-    states: Mapping[Key, AutoscalerState]
+    find: Callable[[Key], AutoscalerState | None]
+    names: Callable[[], Iterable[Key]]
     reconciler: Reconciler
     forecasts: Forecasts
     clock: Clock
@@ -164,7 +164,7 @@ class DecisionLoop:
     _scheduler: Scheduler = field(default_factory=Scheduler, init=False)
     _again: dict[Key, float] = field(default_factory=dict, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _writes: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _writes: dict[asyncio.Task[None], AutoscalerState] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._defects = Defects(self.monitoring)
@@ -189,7 +189,7 @@ class DecisionLoop:
         A change does not shorten the pause after a failed write. An autoscaler that may not write its target
         would otherwise take the write slots of the others.
         """
-        state = self.states.get(key)
+        state = self.find(key)
         if state is None:
             return
         if state.is_writing:
@@ -204,21 +204,25 @@ class DecisionLoop:
         self._again.pop(key, None)
 
     async def run(self) -> None:
-        """Run the loop until cancelled. It ends when the writes in progress have ended, or are cancelled.
+        while True:
+            self._wake.clear()
+            await self._wait()
+            await self.tick()
+
+    async def end(self, states: Collection[AutoscalerState]) -> None:
+        """Return when the writes in progress of some autoscalers have ended, or are cancelled.
 
         A cancelled write may still be carried out by the API server, when the slice has another owner.
         """
+        ending = set(states)
+        writes = [task for task, state in self._writes.items() if state in ending]
         try:
-            while True:
-                self._wake.clear()
-                await self._wait()
-                await self.tick()
+            if writes:
+                await asyncio.wait(writes, timeout=_LAST_WRITES)
         finally:
-            if self._writes:
-                await asyncio.wait(self._writes, timeout=_LAST_WRITES)
-            for task in self._writes:
+            for task in writes:
                 task.cancel()
-            await asyncio.gather(*self._writes, return_exceptions=True)
+            await asyncio.gather(*writes, return_exceptions=True)
 
     async def _wait(self) -> None:
         """Wait until an autoscaler is due, or the clock is to be looked at."""
@@ -234,7 +238,7 @@ class DecisionLoop:
             self._shift_clock(by)
         started = now = self.clock.monotonic()
         while (due := self._scheduler.pop(now)) is not None:
-            state = self.states.get(due.key)
+            state = self.find(due.key)
             if state is None or state.is_writing:
                 continue
             self.monitoring.scaler_lag.observe(now - due.at)
@@ -247,8 +251,8 @@ class DecisionLoop:
             if pending is not None:
                 state.is_writing = True
                 task = asyncio.create_task(self._write(state, pending), name=f"write {state.key}")
-                self._writes.add(task)
-                task.add_done_callback(self._writes.discard)
+                self._writes[task] = state
+                task.add_done_callback(self._writes.pop)
             now = self.clock.monotonic()
             self._schedule_next(state, now)
             if now - started > _STEP:
@@ -268,8 +272,10 @@ class DecisionLoop:
     def _shift_clock(self, by: int) -> None:
         clock = facts(seconds=round(by / SECOND, 3))
         _log.warning("the system clock was set; recorded times are shifted with it", extra=clock)
-        for key, state in self.states.items():
+        for key in self.names():
             with self._defects.contain(UNEXPECTED, key):
+                state = self.find(key)
+                assert state is not None, "it has a name"
                 state.set_clock(by)
                 if state.boundary is not None:
                     self.touch(key)

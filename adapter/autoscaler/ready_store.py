@@ -4,15 +4,16 @@ An entry is one ledger of JSON.
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
 from functools import partial
 
 from adapter.autoscaler import term_store
-from adapter.autoscaler.registry import Controller
+from adapter.autoscaler.registry import OwnedSlice
 from adapter.autoscaler.term_store import StoredKind, TermEntry, TermStore
-from adapter.kubernetes.write.writer import Writer
+from adapter.kubernetes.write.config_map import StoreSlot
+from adapter.kubernetes.write.outbox import Due
 from adapter.model.ready_times import MOST_PODS, ReadyLedger, decode_ledger, encode_ledger
-from adapter.telemetry.problems import ProblemLog
 
 KIND = StoredKind(
     name="fastpath-ready-times",
@@ -22,6 +23,7 @@ KIND = StoredKind(
     unwritten="ready times cannot be stored; the next owner begins with older ones",
     unexpected="unexpected error about the ready times of an autoscaler",
     period=60.0,
+    retry=60.0,
     kept=10,
     in_a_row=50,
 )
@@ -30,12 +32,14 @@ LEAST_PODS = 3
 """How many pods of each ledger are stored at least, where there are too many ledgers for all of theirs."""
 
 
-class ReadyTimesStore(TermStore[Controller]):
-    def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
-        super().__init__(writer, namespace, number, problems, KIND)
+class ReadyTimesStore(TermStore):
+    def __init__(self, owned: OwnedSlice, slot: StoreSlot) -> None:
+        super().__init__(slot, KIND)
+        self._owned = owned
         self._most = MOST_PODS
+        self._due = Due(-math.inf)  # it is read when the term begins
 
-    async def inherit(self, controller: Controller, texts: Mapping[str, str]) -> None:
+    async def inherit(self, texts: Mapping[str, str]) -> None:
         ledgers: dict[str, ReadyLedger] = {}
         for count, (uid, text) in enumerate(texts.items(), 1):
             with self._problems.defects.contain(KIND.unexpected, uid):
@@ -45,12 +49,12 @@ class ReadyTimesStore(TermStore[Controller]):
                     self.report(uid, error)
             if count % KIND.in_a_row == 0:
                 await asyncio.sleep(0)
-        controller.inherit(ledgers)
+        self._owned.inherit(ledgers)
 
-    def is_unclaimed(self, controller: Controller, uid: str) -> bool:
-        return uid in controller.inherited
+    def is_unclaimed(self, uid: str) -> bool:
+        return uid in self._owned.inherited
 
-    async def encode(self, controller: Controller) -> dict[str, str]:
+    async def encode(self) -> dict[str, str]:
         """Return an entry for each ledger, of fewer pods where those of all have no room."""
         while True:
             most = self._most
@@ -60,7 +64,7 @@ class ReadyTimesStore(TermStore[Controller]):
                     (ledger, ledger.changes, tuple(ledger.usages.items()), most),
                     partial(encode_ledger, ledger, most),
                 )
-                for uid, ledger in list(controller.ledgers())
+                for uid, ledger in list(self._owned.ledgers())
             )
             size = sum(map(len, (*texts, *texts.values())))
             if size <= term_store.LIMIT or most == LEAST_PODS:

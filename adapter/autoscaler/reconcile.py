@@ -256,7 +256,7 @@ class Reconciler:
             while pending is not None and await self._mark(state, write, target):
                 pending = self._decide_again(state, write, target)
             if pending is None:
-                self.actuator.give_back()
+                self.actuator.give_back(target)
                 return FloorOutcome()
             target, replicas = pending.snapshot.target, pending.decision.replicas
             write.sent.append(replicas)

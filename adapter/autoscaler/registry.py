@@ -1,8 +1,8 @@
 """Which autoscalers there are: all of them, and those of the slices that this process owns.
 
-The `AutoscalerRegistry` lives as long as the process. Autoscalers of all slices are registered. A
-`Controller` decides those of one slice while this process owns it: it holds the state of each autoscaler, and
-its `loop` says when it is decided.
+Autoscalers of all slices are in the `AutoscalerRegistry`. The `Controller` holds the states of those whose
+slices this process owns, and its `loop` decides them. There is one of each in a process. A slice is a set of
+namespaces: when it is taken its autoscalers are put, and when it is given up they are dropped.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
-from adapter.autoscaler.floor_keeper import FloorKeeper
+from adapter.autoscaler.floor_keeper import FloorKeeper, Floors
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.loop import UNEXPECTED, DecisionClock, DecisionLoop
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
@@ -21,9 +21,7 @@ from adapter.autoscaler.reconcile import Reconciler
 from adapter.autoscaler.reporter import Journal, Reporter
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
-from adapter.boost.publisher import FloorWriter
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
-from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
@@ -43,8 +41,34 @@ _METRICS_DELAYED = Event(
 )
 
 
+class OwnedSlice:
+    """A slice that this process owns: its autoscalers, and what its previous owner has left."""
+
+    def __init__(self, floors: Floors) -> None:
+        self.floors = floors
+        self.is_ending = False
+        """Whether it is being given up: nothing is decided any more, and what was is still written."""
+        self.states: dict[Key, AutoscalerState] = {}
+        self.inherited: dict[str, ReadyLedger] = {}
+        """The ready-time ledgers of the previous owner, by the uid of an autoscaler that is not here yet."""
+
+    def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
+        """Take the ready-time ledgers of the previous owner, by the uid of the autoscaler."""
+        self.inherited = dict(ledgers)
+        for state in self.states.values():
+            if (ledger := self.inherited.pop(state.object.metadata.uid, None)) is not None:
+                state.inherited = ledger
+
+    def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
+        """Yield the ledgers for the next owner that are not empty, each with the uid of its autoscaler."""
+        for state in self.states.values():
+            ledger = state.inherited or state.ledger  # that of before while the target is not known yet
+            if not ledger.is_empty:
+                yield state.object.metadata.uid, ledger
+
+
 class Controller:
-    """The autoscalers of a slice that this process owns."""
+    """The autoscalers of the slices that this process owns. It decides them while its `loop` runs."""
 
     def __init__(
         self,
@@ -55,39 +79,69 @@ class Controller:
         journal: Journal,
         *,
         random: Callable[[], float],
-        floors: FloorWriter,
-        costs: DeletionCosts,
+        costs: CostKeeper,
     ) -> None:
         """`random` returns numbers in [0, 1), which spread the decisions over a period."""
         self.context = context
         self.actuator = actuator
         self.journal = journal
-        self.inherited: dict[str, ReadyLedger] = {}
-        """The ready-time ledgers of the previous owner, by the uid of an autoscaler that is not here yet."""
+        self.slices: dict[int, OwnedSlice] = {}
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
         self._random = random
-        self._states: dict[Key, AutoscalerState] = {}
-        self._floors = FloorKeeper(floors)
+        self._floors = FloorKeeper(self._find_floors)
+        self._costs = costs
         self._reporter = Reporter(actuator, monitoring, journal)
         decision_clock = DecisionClock(clock)
-        self.costs = CostKeeper(costs, actuator, clock, self._defects)
-        reconciler = Reconciler(actuator, self._floors, self.costs, self._reporter, clock, decision_clock.now)
+        reconciler = Reconciler(actuator, self._floors, costs, self._reporter, clock, decision_clock.now)
+        forecasts = context.forecasts
         self.loop = DecisionLoop(
-            self._states, reconciler, context.forecasts, clock, decision_clock, monitoring
+            self.find, self.names, reconciler, forecasts, clock, decision_clock, monitoring
         )
+
+    def begin(self, number: int, floors: Floors) -> OwnedSlice:
+        """Begin with a slice, which has no autoscalers yet."""
+        owned = self.slices[number] = OwnedSlice(floors)
+        return owned
+
+    async def end(self, number: int) -> None:
+        """Decide no autoscaler of a slice any more, and let its writes in progress end."""
+        owned = self.slices[number]
+        owned.is_ending = True
+        await self.loop.end(owned.states.values())
+
+    def drop(self, number: int) -> None:
+        """Forget the autoscalers of a slice, and remove their metrics; nothing is written about them."""
+        owned = self.slices.pop(number)
+        for key, state in owned.states.items():
+            with self._defects.contain(UNEXPECTED, key):
+                state.close()
+                self._reporter.hide(key)
+                self.context.forecasts.changed(key)
+        self._monitoring.scaler_autoscalers.dec(len(owned.states))
+
+    def find_slice(self, namespace: str) -> OwnedSlice | None:
+        """Return the slice of a namespace; None if this process does not own it, or gives it up."""
+        owned = self.slices.get(slices.slice_of(namespace))
+        return None if owned is None or owned.is_ending else owned
+
+    def _find_floors(self, namespace: str) -> Floors:
+        return self.slices[slices.slice_of(namespace)].floors
 
     def put(
         self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: Floor | None = None
     ) -> None:
-        """Add or update an autoscaler.
+        """Add or update an autoscaler of a slice that this process owns.
 
         `boost` is for HorizontalPodAutoscalers; `published` is the floor of a new one from the previous
         owner of the slice.
         """
         key = Key.of(autoscaler)
         events: tuple[Events, Events] | None = None
-        state = self._states.get(key)
+        owned = self.find_slice(key.namespace)
+        if owned is None:
+            return
+        state = owned.states.get(key)
         if state is not None and state.object.metadata.uid != autoscaler.metadata.uid:
             # A new object of the same name starts without a past, but the policies still count recent
             # changes of the same target.
@@ -98,8 +152,8 @@ class Controller:
         if state is None:
             now = self.loop.now()
             state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), now, events)
-            state.inherited = self.inherited.pop(autoscaler.metadata.uid, None)
-            self._states[key] = state
+            state.inherited = owned.inherited.pop(autoscaler.metadata.uid, None)
+            owned.states[key] = state
             self._monitoring.scaler_autoscalers.inc()
             self.loop.begin(key, (1 - self._random()) * state.period)
             if published is not None:
@@ -118,70 +172,54 @@ class Controller:
                 self.loop.touch(key)  # the status may show the floor
 
     def record(self, key: Key, event: Event) -> None:
-        if (state := self._states.get(key)) is not None:
+        if (state := self.find(key)) is not None:
             with self._defects.contain(UNEXPECTED, key):
                 self.actuator.event(state.object, event)
 
-    def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
-        """Take the ready-time ledgers of the previous owner, by the uid of the autoscaler."""
-        self.inherited = dict(ledgers)
-        for state in self._states.values():
-            if (ledger := self.inherited.pop(state.object.metadata.uid, None)) is not None:
-                state.inherited = ledger
-
-    def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
-        """Yield the ledgers for the next owner that are not empty, each with the uid of its autoscaler."""
-        for state in self._states.values():
-            ledger = state.inherited or state.ledger  # that of before while the target is not known yet
-            if not ledger.is_empty:
-                yield state.object.metadata.uid, ledger
-
     def remove(self, key: Key) -> None:
-        state = self._states.pop(key, None)
+        owned = self.find_slice(key.namespace)
+        state = None if owned is None else owned.states.pop(key, None)
         if state is None:
             return
         self.loop.remove(key)
         state.close()
         self._floors.forget(state)
-        self.costs.forget(state)
+        self._costs.forget(state)
         self.actuator.forget(state.object)
         self._reporter.forget(key)
         self.context.forecasts.changed(key)
         self._monitoring.scaler_autoscalers.dec()
 
     def find(self, key: Key) -> AutoscalerState | None:
-        return self._states.get(key)
+        """Return the state of an autoscaler that this process decides."""
+        owned = self.slices.get(slices.slice_of(key.namespace))
+        return None if owned is None or owned.is_ending else owned.states.get(key)
 
-    def names(self) -> Iterable[Key]:
-        return self._states.keys()
+    def names(self) -> Iterator[Key]:
+        """Yield the autoscalers that this process decides."""
+        for owned in list(self.slices.values()):
+            if not owned.is_ending:
+                yield from owned.states
 
     def last_chain(self, key: Key) -> float | None:
         """Return the seconds from the load to the last write, None before the first."""
         return self._monitoring.last_scale_duration.values.get(key.labels)
 
-    def close(self) -> None:
-        """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
-        for key, state in self._states.items():
-            with self._defects.contain(UNEXPECTED, key):
-                state.close()
-                self._reporter.hide(key)
-        self._monitoring.scaler_autoscalers.dec(len(self._states))
-        self._states.clear()
-
 
 class AutoscalerRegistry:
-    """All autoscalers, and the controllers of the slices that this process owns."""
+    """All autoscalers. Those that this process decides are given to its controller."""
 
     def __init__(self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions) -> None:
         self._rivals = rivals
         self._scrapes = scrapes
-        self.controllers: dict[int, Controller] = {}
-        """Those of the slices that this process owns, by the number of the slice."""
+        self.controller: Controller | None = None
+        """None before this process begins to scale."""
         self._noted = [asyncio.Event() for _ in range(slices.COUNT)]
 
     def find_controller(self, namespace: str) -> Controller | None:
-        """Return the controller of the slice of a namespace, None if this process does not own it."""
-        return self.controllers.get(slices.slice_of(namespace))
+        """Return the controller if this process owns the slice of a namespace, else None."""
+        controller = self.controller
+        return None if controller is None or controller.find_slice(namespace) is None else controller
 
     def note_namespace(self, namespace: str) -> None:
         self._noted[slices.slice_of(namespace)].set()
@@ -190,26 +228,25 @@ class AutoscalerRegistry:
         await self._noted[number].wait()
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
-        controller = self.note(autoscaler)
-        if controller is not None:
-            controller.put(autoscaler)
+        self.note(autoscaler)
+        if self.controller is not None:
+            self.controller.put(autoscaler)
 
-    def note(self, autoscaler: FastPathAutoscaler) -> Controller | None:
-        """Register an autoscaler; return the controller that decides it, None if this process does not."""
+    def note(self, autoscaler: FastPathAutoscaler) -> None:
+        """Register an autoscaler without deciding it."""
         key = Key.of(autoscaler)
         if not key.is_native:
             self._rivals.put(autoscaler)
         # Scrape what others decide too: this process may serve the values, and may own the slice later.
         self._scrapes.put(autoscaler)
         self.note_namespace(key.namespace)
-        return self.find_controller(key.namespace)
 
     def remove(self, key: Key) -> None:
         if not key.is_native:
             self._rivals.remove(key.namespace, key.name)
         self._scrapes.remove(key)
-        if (controller := self.find_controller(key.namespace)) is not None:
-            controller.remove(key)
+        if self.controller is not None:
+            self.controller.remove(key)
 
     def rivals_changed(self, target: TargetKey) -> None:
         owners = self._rivals.owners(target)
@@ -219,9 +256,9 @@ class AutoscalerRegistry:
 
     def answered(self, keys: Iterable[Key]) -> None:
         """Note that inputs of these autoscalers have changed, or that metrics could not be fetched."""
-        for key in keys:
-            if (controller := self.find_controller(key.namespace)) is not None:
-                controller.loop.touch(key)
+        if self.controller is not None:
+            for key in keys:
+                self.controller.loop.touch(key)
 
     def delayed(self, key: Key) -> None:
         """Note that metrics of an autoscaler wait for the query budget."""
@@ -229,13 +266,11 @@ class AutoscalerRegistry:
 
     def record(self, key: Key, event: Event) -> None:
         """Record an event on an autoscaler that this process decides."""
-        if (controller := self.find_controller(key.namespace)) is not None:
-            controller.record(key, event)
+        if self.controller is not None:
+            self.controller.record(key, event)
 
     def names(self) -> Iterator[Key]:
-        """Yield the autoscalers that this process decides."""
-        for controller in self.controllers.values():
-            yield from controller.names()
+        return iter(()) if self.controller is None else self.controller.names()
 
     def scraped(self, owner: Hashable) -> None:
         """Note that a pod of an autoscaler was scraped; `owner` is the autoscaler's `Key`."""

@@ -7,28 +7,26 @@ autoscaler has are kept for a while: boosted HorizontalPodAutoscalers are found 
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from adapter import errors
-from adapter.boost.config_map import OwnConfigMap
-from adapter.kubernetes.write.writer import WriteKind, Writer
+from adapter.kubernetes.write.config_map import OwnConfigMap, StoredInTerm, StoreSlot
+from adapter.kubernetes.write.outbox import IDLE, Due
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling import slices
-from adapter.telemetry.problems import ProblemLog
 
 LIMIT = 900_000
 """Limit on the bytes of all entries; the API server takes a mebibyte."""
-
-Owner = TypeVar("Owner")
 
 
 class StoredKind(NamedTuple):
     """A kind of entries: `name` and `label` are those of its ConfigMap, `fault` that of its problems.
 
-    `unread` and `unwritten` say what a failed read or write leads to. `period` is in seconds, and `kept` is
-    for how many periods of a term an entry without an autoscaler is kept. After encoding or decoding so many
-    entries `in_a_row`, about 3 ms, other tasks may run.
+    `unread` and `unwritten` say what a failed read or write leads to. `period` is in seconds, as is `retry`
+    after a failed read, and `kept` is for how many periods of a term an entry without an autoscaler is kept.
+    After encoding or decoding so many entries `in_a_row`, about 3 ms, other tasks may run.
     """
 
     name: str
@@ -38,6 +36,7 @@ class StoredKind(NamedTuple):
     unwritten: str
     unexpected: str
     period: float
+    retry: float
     kept: int
     in_a_row: int
 
@@ -50,70 +49,73 @@ class TermEntry(NamedTuple):
     encode: Callable[[], str]
 
 
-class TermStore(ABC, Generic[Owner]):
-    """The stored entries of a slice, for one term. The owner has what is stored."""
+class TermStore(StoredInTerm):
+    """The stored entries of a slice, for one term. A subclass knows who has what is stored."""
 
-    def __init__(
-        self, writer: Writer, namespace: str, number: int, problems: ProblemLog, kind: StoredKind
-    ) -> None:
-        name = slices.name_of(kind.name, number)
+    def __init__(self, slot: StoreSlot, kind: StoredKind) -> None:
+        name = slices.name_of(kind.name, slot.number)
         self.kind = kind
-        self._config_map = OwnConfigMap(writer, namespace, name, kind.label, WriteKind.STATUS, adopts=False)
-        self._problems = problems
+        self._slot = slot
+        self._clock, self._problems = slot.clock, slot.problems
+        self._config_map = OwnConfigMap(
+            slot.writer, slot.namespace, name, kind.label, WriteKind.STATUS, adopts=False
+        )
         self._encoded: dict[str, tuple[object, str]] = {}
         self._stored: Mapping[str, str] | None = None
         """What is stored as far as this term knows; None before it was read."""
         self._saves = 0
+        self._due = IDLE
+        self._is_ending = False
 
     @abstractmethod
-    async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
-        """Give the owner what the one before it has stored."""
+    async def inherit(self, texts: Mapping[str, str]) -> None:
+        """Take what the owner before has stored."""
 
     @abstractmethod
-    def is_unclaimed(self, owner: Owner, uid: str) -> bool:
+    def is_unclaimed(self, uid: str) -> bool:
         """Tell whether the autoscaler of an inherited entry was not found yet."""
 
     @abstractmethod
-    async def encode(self, owner: Owner) -> dict[str, str]:
+    async def encode(self) -> dict[str, str]:
         """Return all entries, those first that are to be stored where not all have room."""
 
-    async def run(self, owner: Owner) -> None:
-        """Have the owner inherit, then store what it has, until cancelled."""
-        while True:
-            await self.step(owner)
-            await asyncio.sleep(self.kind.period)
+    def submit(self) -> None:
+        """Have the entries stored, from when they are due."""
+        self._slot.submit(self._config_map.name, self)
 
-    async def step(self, owner: Owner) -> None:
-        """Read what is stored, or if that was done store what the owner has."""
+    def due(self, now: float) -> Due:
+        return Due(now) if self._is_ending else self._due
+
+    async def write(self) -> None:
+        """Read what is stored, or if that was done store what there is."""
         with self._problems.defects.contain(self.kind.unexpected):
-            await (self.load if self._stored is None else self.save)(owner)
+            await (self.load if self._stored is None else self.save)()
+        pause = self.kind.retry if self._stored is None else self.kind.period
+        self._due = IDLE if self._is_ending else Due(self._clock.monotonic() + pause)
+        self._is_ending = False
 
-    async def drain(self, owner: Owner, seconds: float) -> None:
-        """Store what has changed, within some seconds: the term ends."""
-        try:
-            async with asyncio.timeout(seconds):
-                with self._problems.defects.contain(self.kind.unexpected):
-                    await self.save(owner)
-        except TimeoutError:
-            pass  # the next owner has what was stored a period ago
-        finally:
-            self._problems.resolve(self.kind.fault, subject=self._config_map.name)
+    def ends(self) -> bool:
+        self._is_ending = self._stored is not None
+        return self._is_ending
 
-    async def load(self, owner: Owner) -> None:
+    def close(self) -> None:
+        self._problems.resolve(self.kind.fault, subject=self._config_map.name)
+
+    async def load(self) -> None:
         try:
             texts = await self._config_map.read()
         except errors.KubernetesError as error:
             self._report(self.kind.unread, str(error))
             return
         self._problems.resolve(self.kind.fault, subject=self._config_map.name)
-        await self.inherit(owner, texts)
+        await self.inherit(texts)
         self._stored = texts
 
-    async def save(self, owner: Owner) -> None:
+    async def save(self) -> None:
         if self._stored is None:
             return
         self._saves += 1
-        texts = await self._select(owner)
+        texts = await self._select()
         if texts == self._stored:
             return
         try:
@@ -134,11 +136,11 @@ class TermStore(ABC, Generic[Owner]):
     def _report(self, message: str, text: str) -> None:
         self._problems.report(self.kind.fault, message, text, subject=self._config_map.name)
 
-    async def _select(self, owner: Owner) -> Mapping[str, str]:
+    async def _select(self) -> Mapping[str, str]:
         """Return the entries that have room."""
-        texts = await self.encode(owner)
+        texts = await self.encode()
         if self._saves <= self.kind.kept and self._stored is not None:
-            texts |= {uid: text for uid, text in self._stored.items() if self.is_unclaimed(owner, uid)}
+            texts |= {uid: text for uid, text in self._stored.items() if self.is_unclaimed(uid)}
         room, kept = LIMIT, {}
         for uid, text in texts.items():
             room -= len(uid) + len(text)

@@ -1,6 +1,6 @@
 """Publishes the floors of one slice.
 
-A loop drains all pending changes into one write of the ConfigMap of the slice. A floor counts as published
+All pending changes go into one write of the ConfigMap of the slice. A floor counts as published
 once the API server has accepted a ConfigMap that contains it. What this term has published is right: it is
 restored if another client changed it, which is checked every `CHECK` seconds. Entries that this term did not
 write are kept.
@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adapter import errors
-from adapter.boost.config_map import OwnConfigMap
-from adapter.kubernetes.write.writer import Writer
+from adapter.kubernetes.write.config_map import OwnConfigMap, StoredInTerm, StoreSlot
+from adapter.kubernetes.write.outbox import IDLE, Due
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
-from adapter.telemetry.problems import ProblemLog
 
 LIMIT = 900_000
 """Limit on the bytes of all entries; the API server takes a mebibyte."""
@@ -52,20 +51,20 @@ class _FloorEntry:
             self.accepted.set_exception(error)
 
 
-class FloorWriter:
-    """Publishes the floors of a slice as its owner. `run` writes once `start` has returned."""
+class FloorWriter(StoredInTerm):
+    """Publishes the floors of a slice as its owner, through an outlet, once `start` has returned."""
 
-    def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
-        self._config_map = OwnConfigMap(writer, namespace, config_map_name(number))
-        self._problems = problems
+    def __init__(self, slot: StoreSlot) -> None:
+        self._slot = slot
+        self._clock, self._problems = slot.clock, slot.problems
+        self._config_map = OwnConfigMap(slot.writer, slot.namespace, config_map_name(slot.number))
         self._published: dict[str, _FloorEntry] = {}
         self._pending: dict[str, _FloorEntry] = {}
         self._sending: list[_FloorEntry] = []
-        self._started = asyncio.Event()
-        self._wake = asyncio.Event()
+        self._has_started = self._is_over = False
         self._pause = 0.0
-        self._retry_at = 0.0
-        self._over = False
+        self._retry_at = self._looked_at = 0.0
+        """When a failed write is repeated, and when the last one ended, in monotonic seconds."""
 
     async def start(self) -> Mapping[str, Floor]:
         """Take over what is published, and return it by uid.
@@ -84,7 +83,9 @@ class FloorWriter:
             return texts, True
 
         await self._config_map.update(adopt)
-        self._started.set()
+        self._has_started = True
+        self._looked_at = self._clock.monotonic()
+        self._slot.submit(self._config_map.name, self)
         return adopted
 
     async def publish(self, floor: Floor) -> None:
@@ -94,7 +95,7 @@ class FloorWriter:
         restored. Raises `errors.NotLeadingError` if the term is over. A caller that is cancelled has to say
         with `want` what it wants.
         """
-        if self._over:
+        if self._is_over:
             raise errors.NotLeadingError(_TERM_OVER)
         accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._put(_FloorEntry(floor.uid, floor.namespace, encode_floor(floor), accepted))
@@ -114,42 +115,38 @@ class FloorWriter:
         self._pending[entry.uid] = entry
         if replaced is not None and replaced not in self._sending:
             replaced.fail(_superseded(entry.uid))
-        self._wake.set()
+        self._slot.submit(self._config_map.name, self)
 
-    async def run(self) -> None:
-        """Write what is wanted until cancelled; then callers that wait get NotLeadingError."""
-        try:
-            await self._started.wait()
-            while True:
-                await self._wait()
-                await self._write()
-        finally:
-            self._problems.resolve(WRITE_PROBLEM, subject=self._config_map.name)
-            self._over = True
-            for entry in (*self._pending.values(), *self._sending):
-                entry.fail(errors.NotLeadingError(_TERM_OVER))
+    def close(self) -> None:
+        """Tell callers that wait that the term is over, with NotLeadingError."""
+        self._problems.resolve(WRITE_PROBLEM, subject=self._config_map.name)
+        self._is_over = True
+        for entry in (*self._pending.values(), *self._sending):
+            entry.fail(errors.NotLeadingError(_TERM_OVER))
 
     # -- when ------------------------------------------------------------------------------------------------
 
-    async def _wait(self) -> None:
-        """Wait until there is something to write or check. No caller waits for the pause after a failure."""
-        loop = asyncio.get_running_loop()
-        while not any(entry.is_awaited for entry in self._pending.values()):
-            due = bool(self._pending) or self._config_map.unsure is not None
-            if due and loop.time() >= self._retry_at:
-                return
-            check_at = loop.time() + CHECK if self._published else None
-            self._wake.clear()
-            try:
-                async with asyncio.timeout_at(self._retry_at if due else check_at):
-                    await self._wake.wait()
-            except TimeoutError:
-                if not due:
-                    self._config_map.forget()
-                return
+    def due(self, now: float) -> Due:
+        """Return when there is something to write or check. No caller waits for the pause after a failure."""
+        if not self._has_started:
+            return IDLE
+        if any(entry.is_awaited for entry in self._pending.values()):
+            return Due(now)
+        if self._has_news:
+            return Due(self._retry_at)
+        return Due(self._looked_at + CHECK) if self._published else IDLE
 
-    async def _write(self) -> None:
-        """Write what is pending, and tell the callers that wait what became of it."""
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._pending) or self._config_map.unsure is not None
+
+    async def write(self) -> None:
+        """Write what is pending, and tell the callers that wait what became of it.
+
+        If nothing is, restore what another client may have changed.
+        """
+        if not self._has_news:
+            self._config_map.forget()
         try:
             written = await self._config_map.update(self._merge)
         except (errors.KubernetesError, errors.NotLeadingError) as error:
@@ -164,6 +161,7 @@ class FloorWriter:
             if written:
                 self._problems.resolve(WRITE_PROBLEM, subject=self._config_map.name)
         self._sending = []
+        self._looked_at = self._clock.monotonic()
 
     def _fail(self, error: errors.KubernetesError | errors.NotLeadingError) -> None:
         """Tell the callers that wait that the write has failed, and repeat it after a pause."""
@@ -176,7 +174,7 @@ class FloorWriter:
             if entry.accepted is not None:
                 self._restore(entry)
         self._pause = min(2 * self._pause or RETRY, RETRY_LIMIT)
-        self._retry_at = asyncio.get_running_loop().time() + self._pause
+        self._retry_at = self._clock.monotonic() + self._pause
 
     def _confirm(self, entry: _FloorEntry) -> None:
         """Note that an entry is stored."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.boost.config_map import CODEC, StoredFloors
 from adapter.kubernetes.client import KubernetesClient, ListWatch
+from adapter.kubernetes.write.config_map import CODEC, StoredFloors
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import LABEL, Floor
 from adapter.model.clock import Clock

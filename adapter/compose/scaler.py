@@ -1,7 +1,7 @@
-"""The composition of the scaler: caches, the slices that it owns, and what it runs for each of them.
+"""The composition of the scaler: its caches, what decides and writes, and the slices that it owns.
 
-A part of the composition root. The caches live as long as the process, so that the next owner of a slice
-starts with warm caches. All that writes for a slice lives for as long as it is owned, and is fenced.
+A part of the composition root. There is one of each in a process. A slice that is taken adds a writer with a
+fence, and its autoscalers; a slice that is given up is drained, and its autoscalers are dropped.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import Any
 from adapter.autoscaler import debug
 from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
+from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
-from adapter.autoscaler.forecasts.verdict_store import VerdictStore
-from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
@@ -44,21 +44,16 @@ from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.lease import Fence, Unfenced
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
-from adapter.kubernetes.write import deletion_costs
-from adapter.kubernetes.write.deletion_costs import DeletionCosts
-from adapter.kubernetes.write.events import EventBacklog, EventRecorder
-from adapter.kubernetes.write.status import StatusWriter, StatusWriters
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.kubernetes.write.config_map import ConfigMapOutlet, StoreSlot
+from adapter.kubernetes.write.events import EventOutlet
+from adapter.kubernetes.write.outbox import Outbox
+from adapter.kubernetes.write.status import StatusOutlet
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.model import timestamps
 from adapter.model.autoscaling import slices
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.steps import run_steps
-
-_DRAIN_TIMEOUT = 0.5
-"""Seconds to write what is still queued (ready times, statuses, events) when a slice is given up in order:
-its next owner waits."""
-
 
 LOOK = 0.05  # seconds between two looks at the caches until they are synced
 LISTED_SECONDS = 60.0
@@ -115,10 +110,21 @@ class Scaler:
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
-        self._forecast_jobs = JobQueue()
-        self._statuses = StatusWriters(runtime.monitoring)
-        self._event_backlog = EventBacklog(runtime.monitoring)
-        self._cost_gate = asyncio.Semaphore(deletion_costs.AT_ONCE)
+        self._outbox = Outbox(self._limiter, clock, runtime.monitoring, problems.defects)
+        statuses = StatusOutlet(self._outbox, clock, problems, self._status_refused)
+        events = EventOutlet(self._outbox, clock, random, runtime.monitoring, problems)
+        self._actuator = ClusterActuator(self._outbox, statuses, events)
+        self._costs = CostKeeper(self._outbox, self._actuator, clock)
+        self._floors = ConfigMapOutlet(
+            self._outbox, WriteKind.FLOOR, "unexpected error while publishing floors"
+        )
+        self._stores = ConfigMapOutlet(
+            self._outbox, WriteKind.STATUS, "unexpected error while storing for the next owner"
+        )
+        self._reporter = ScheduleReporter(
+            self._outbox, self._schedules, problems, clock, self.rivals.hpas.find, self._source.find
+        )
+        self._forecasts = ForecastBook(self._forecaster, self._histories.build_queries, runtime.monitoring)
         self._keeper = self._open_slices()
 
     def _open_slices(self) -> SliceKeeper | None:
@@ -194,9 +200,7 @@ class Scaler:
         `query` may have ``journal=false``: a journal has the values of all pods at each change.
         """
         if not key:
-            return await run_steps(
-                debug.show_fleet(self._registry.controllers.values(), self._runtime.clock.wall())
-            )
+            return await run_steps(debug.show_fleet(self._registry.controller, self._runtime.clock.wall()))
         namespace, name = key
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
         controller, leader = self._registry.find_controller(namespace), credentials.pod_of(owner)
@@ -207,23 +211,37 @@ class Scaler:
         """Decide and write for the slices that this process owns, without Leases for all."""
         problems, monitoring = self._runtime.problems, self._runtime.monitoring
         try:
-            async with Poller(
-                self._runtime.clock,
-                per_second=self._options.prometheus_max_queries_per_second,
-                answered=self._registry.answered,
-                delays=DelayReporter(monitoring, problems, self._registry.delayed),
-                defects=problems.defects,
-                scalers=self.count_scalers,
-            ) as poller:
+            async with (
+                Poller(
+                    self._runtime.clock,
+                    per_second=self._options.prometheus_max_queries_per_second,
+                    answered=self._registry.answered,
+                    delays=DelayReporter(monitoring, problems, self._registry.delayed),
+                    defects=problems.defects,
+                    scalers=self.count_scalers,
+                ) as poller,
+                asyncio.TaskGroup() as group,
+            ):
+                controller = self._build_controller(poller)
+                self._registry.controller = self._forecasts.controller = controller
+                tasks = {
+                    "outbox": self._outbox.run(),
+                    "decisions": controller.loop.run(),
+                    "forecasts": self._forecasts.run(controller),
+                    "statuses of schedules": self._reporter.run(controller),
+                }
+                for name, coroutine in tasks.items():
+                    group.create_task(coroutine, name=f"scaler: {name}")
 
                 async def work(number: int, fence: Fence) -> None:
-                    await self._scale(number, fence, poller)
+                    await self._scale(number, fence, controller)
 
+                # The slices end first, one after the other: what decides and writes runs until the last has.
                 if self._keeper is not None:
                     await self._keeper.run(work)
-                async with asyncio.TaskGroup() as group:
+                async with asyncio.TaskGroup() as every:
                     for number in range(slices.COUNT):
-                        group.create_task(work(number, Unfenced()), name=f"slice {number}")
+                        every.create_task(work(number, Unfenced()), name=f"slice {number}")
         finally:
             await self._forecaster.close()
             monitoring.forecast_values.set(0)
@@ -236,69 +254,39 @@ class Scaler:
         if self._runtime.watching.scope is not None:
             await self._runtime.watching.scope.wait_complete()
 
-    async def _scale(self, number: int, fence: Fence, poller: Poller) -> None:
-        runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
-        problems = runtime.problems
-        writer = Writer(runtime.client, fence, self._limiter, clock, monitoring, runtime.source_problems)
+    async def _scale(self, number: int, fence: Fence, controller: Controller) -> None:
+        """Decide and write for a slice until cancelled; then end its term, with no write left in flight.
+
+        The order of the end matters. Raises that wait for their floor are given up first, since writes wait
+        for them. Then writes in progress end, and what they report is drained with the rest. The states are
+        dropped last: until then they are what is stored for the next owner.
+        """
+        runtime, clock, problems = self._runtime, self._runtime.clock, self._runtime.problems
         if runtime.watching.scope is not None:
             await runtime.watching.scope.wait_for(number)
         await self._registry.wait_for_any(number)
-        statuses = StatusWriter(writer, clock, problems, self._statuses, self._status_failed)
-        events = EventRecorder(writer, clock, self._random, monitoring, problems, self._event_backlog)
-        actuator = ClusterActuator(writer, statuses, events)
-        forecasts = ForecastBook(
-            self._forecaster, self._histories.build_queries, monitoring, self._forecast_jobs
+        writer = Writer(
+            runtime.client, fence, self._limiter, clock, runtime.monitoring, runtime.source_problems
         )
-        costs = DeletionCosts(writer, self._cost_gate)
-        floors = FloorWriter(writer, runtime.namespace, number, problems)
-        ready_times = ReadyTimesStore(writer, runtime.namespace, number, problems)
-        verdicts = VerdictStore(writer, runtime.namespace, number, problems)
-        schedules = ScheduleReporter(
-            self._schedules.cache,
-            writer,
-            number,
-            problems,
-            self._schedules.turns,
-            clock,
-            self.rivals.hpas.find,
-            self._source.find,
-        )
-        controller = self._build_controller(actuator, poller, floors, forecasts, costs)
-        self._registry.controllers[number] = controller
+        self._outbox.begin(number, writer)
+        floors = FloorWriter(StoreSlot(self._floors, writer, runtime.namespace, number, clock, problems))
+        stored = StoreSlot(self._stores, writer, runtime.namespace, number, clock, problems)
+        ready_times = ReadyTimesStore(controller.begin(number, floors), stored)
+        self._forecasts.begin(number, stored)
         try:
+            ready_times.submit()
             await self._source.put_all(number)
-            work = {
-                "decisions": controller.loop.run(),
-                "forecasts": forecasts.run(controller, verdicts),
-                "deletion costs": controller.costs.run(),
-                "statuses": statuses.run(),
-                "events": events.run(),
-                "floors": floors.run(),
-                "published floors": self._boosted_hpas.adopt_floors(number, floors),
-                "ready times": ready_times.run(controller),
-                "statuses of schedules": schedules.run(controller),
-            }
-            async with asyncio.TaskGroup() as group:
-                for name, coroutine in work.items():
-                    group.create_task(coroutine, name=f"slice {number}: {name}")
+            await self._boosted_hpas.adopt_floors(number, floors)
+            await asyncio.Event().wait()
         finally:
-            self._registry.controllers.pop(number, None)
             self._boosted_hpas.end(number)
-            await asyncio.gather(
-                ready_times.drain(controller, _DRAIN_TIMEOUT),
-                statuses.drain(_DRAIN_TIMEOUT),
-                events.drain(_DRAIN_TIMEOUT),
-            )
-            controller.close()
+            floors.close()
+            await controller.end(number)
+            await self._outbox.drain(number)
+            controller.drop(number)
+            self._forecasts.end(number)
 
-    def _build_controller(
-        self,
-        actuator: Actuator,
-        poller: Poller,
-        floors: FloorWriter,
-        forecasts: ForecastBook,
-        costs: DeletionCosts,
-    ) -> Controller:
+    def _build_controller(self, poller: Poller) -> Controller:
         runtime = self._runtime
         sources = SourceFactory(
             self._provider,
@@ -315,28 +303,26 @@ class Scaler:
             self.rivals,
             sources,
             self._settings,
-            forecasts,
+            self._forecasts,
             self._schedules,
             keeps_history=self._options.autoscaler_history,
             doubt=runtime.server_clock.doubt,
         )
         return Controller(
             context,
-            actuator,
+            self._actuator,
             runtime.clock,
             runtime.monitoring,
             self.journal,
             random=self._random,
-            floors=floors,
-            costs=costs,
+            costs=self._costs,
         )
 
-    def _status_failed(self, update: Any, error: Exception) -> None:
+    def _status_refused(self, update: Any, error: Exception) -> None:
         """Record the event that the HPA controller records if a status cannot be updated."""
         autoscaler = self._source.find(Key(update.namespace, update.name))
-        controller = self._registry.find_controller(update.namespace)
-        if autoscaler is not None and controller is not None:
-            controller.actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
+        if autoscaler is not None:
+            self._actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
 
 
 def build_settings(options: Options) -> Settings:

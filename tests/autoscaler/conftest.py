@@ -12,7 +12,7 @@ from tests.support.controller import Bench
 def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
-    made.controller.close()
+    made.close()
 
 
 @pytest.fixture

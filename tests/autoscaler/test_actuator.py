@@ -16,8 +16,8 @@ from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.decide.decision import Event
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
-from adapter.kubernetes.write.events import EventBacklog, EventRecorder
-from adapter.kubernetes.write.status import StatusWriter, StatusWriters
+from adapter.kubernetes.write.events import EventOutlet
+from adapter.kubernetes.write.status import StatusOutlet
 from adapter.model.autoscaling.documents import decode_object
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
@@ -25,7 +25,7 @@ from adapter.model.timestamps import FineInstant, read_instant
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.clock import ShiftedClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 from tests.support.writing import Desk, desk_on
 
 CRD = Path(__file__).parents[2] / "manifests/chart/files/crd/fastpathautoscalers.yaml"
@@ -40,13 +40,9 @@ class ActuatorOnCluster:
         self.desk = desk
         self.clock = ShiftedClock()
         self.cluster = desk.cluster
-        shared = StatusWriters(desk.monitoring)
-        self.statuses = StatusWriter(desk.writer, self.clock, desk.faults, shared)
-        backlog = EventBacklog(desk.monitoring)
-        self.events = EventRecorder(
-            desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults, backlog
-        )
-        self.actuator = ClusterActuator(desk.writer, self.statuses, self.events)
+        statuses = StatusOutlet(desk.outbox, self.clock, desk.faults)
+        events = EventOutlet(desk.outbox, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+        self.actuator = ClusterActuator(desk.outbox, statuses, events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)
         self.cluster.create(deployment("web", "default", 2))
@@ -83,12 +79,8 @@ class ActuatorOnCluster:
 async def world() -> AsyncIterator[ActuatorOnCluster]:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         made = ActuatorOnCluster(desk)
-        tasks = [asyncio.create_task(made.statuses.run()), asyncio.create_task(made.events.run())]
-        yield made
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(task.cancelled() for task in tasks), "a defect ended one of them"
+        async with running(desk.outbox.run()):
+            yield made
 
 
 def status(desired: int) -> HorizontalPodAutoscalerStatus:
@@ -150,7 +142,7 @@ async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
         "the autoscaler was able to update the target scale to 5",
     )
 
-    world.statuses.forget("default", "web")
+    world.actuator.forget(world.autoscaler)
     world.clock.advance(statuswriter.PERIOD)  # a difference of messages alone is due at once
     world.actuator.status(world.autoscaler, decided, ())
     assert world.desk.sample("fastpath_write_queue_length", type="status") == 0

@@ -117,7 +117,7 @@ class Timeline:
             server.tell("web")
         elif what == "leader":
             await self.step("hold", False)
-            bench.controller.close()
+            bench.close()
             bench.start()
             await self.step("show")
         elif what == "target":
@@ -181,7 +181,7 @@ def test_a_floor_covers_what_was_written_until_it_ends(steps: list[tuple[Any, ..
                 await timeline.step(*step)
             await timeline.recover()
         finally:
-            timeline.bench.controller.close()
+            timeline.bench.close()
 
     asyncio.run(run())
 

@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import PodsReading
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.kubernetes.write import deletion_costs
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND
+from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.scaling import NOW
 from tests.support.waiting import running
@@ -30,10 +32,11 @@ class HandCosts:
         self.applied: list[tuple[str, int | None]] = []
         self.error: Exception | None = None
         self.gate: asyncio.Event | None = None
-        self.at_once = asyncio.Semaphore(deletion_costs.AT_ONCE)
 
-    async def apply(self, namespace: str, pod: str, cost: int | None, owner: str) -> None:
-        assert (namespace, owner) == ("default", "web")
+    async def send(self, _: WriteKind, _method: str, path: str, content: bytes, **_options: str) -> None:
+        annotations = msgspec.json.decode(content)["metadata"].get("annotations", {})
+        text = annotations.get(COST_ANNOTATION)
+        pod, cost = path.rpartition("/")[2], None if text is None else int(text)
         self.applied.append((pod, cost))
         if self.gate is not None:
             await self.gate.wait()
@@ -44,7 +47,7 @@ class HandCosts:
 
 class IdleBench(Bench):
     def __init__(self) -> None:
-        self.costs = HandCosts(self)
+        self.writer = self.costs = HandCosts(self)
         super().__init__()
 
     def change(self, name: str, **facts: Any) -> None:
@@ -100,7 +103,7 @@ class IdleBench(Bench):
 @pytest.fixture
 async def bench() -> AsyncIterator[IdleBench]:
     idle = IdleBench()
-    async with running(idle.controller.costs.run()):
+    async with running(idle.outbox.run()):
         yield idle
 
 
@@ -147,9 +150,12 @@ async def test_pods_of_an_earlier_scale_down_count_while_they_are_there(bench: I
 
 
 @pytest.mark.looptime
-async def test_costs_that_are_late_are_not_waited_for(bench: IdleBench) -> None:
-    bench.costs.at_once = asyncio.Semaphore(1)
-    async with running(bench.start().costs.run()):
+async def test_costs_that_are_late_are_not_waited_for(
+    bench: IdleBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CostKeeper, "at_once", 1)
+    bench.start()
+    async with running(bench.outbox.run()):
         await bench.begin(5)
         bench.costs.gate = asyncio.Event()
         bench.want(3)
@@ -227,7 +233,8 @@ async def test_a_successor_takes_back_what_it_finds(bench: IdleBench) -> None:
     await bench.begin(5)
     bench.change("a", cost=-1)
     bench.change("b", cost=-6)
-    async with running(bench.start().costs.run()):
+    bench.start()
+    async with running(bench.outbox.run()):
         bench.put(fpa(QUEUE, behavior=NO_WINDOW, scaleDown=IDLE))
         await bench.work(33)
         assert bench.costs.applied == [("a", None)]
@@ -256,11 +263,12 @@ async def test_a_negative_cost_that_stays_when_it_is_taken_back_is_of_another_wr
     await bench.begin(5)
     bench.change("a", cost=-1)
 
-    async def nothing(*_: object) -> None:
+    async def nothing(*_: object, **_options: str) -> None:
         """Take back nothing of another writer."""
 
-    bench.costs.apply = nothing
-    async with running(bench.start().costs.run()):
+    bench.costs.send = nothing  # type: ignore[method-assign,assignment]
+    bench.start()
+    async with running(bench.outbox.run()):
         bench.put(fpa(QUEUE, behavior=NO_WINDOW, scaleDown=IDLE))
         await bench.work(44)
         found = bench.condition()

@@ -30,7 +30,7 @@ def view(bench: Bench) -> AutoscalerView:
 
 
 def fleet(bench: Bench) -> FleetView:
-    answer = steps.run(debug.show_fleet([bench.controller], NOW / SECOND))
+    answer = steps.run(debug.show_fleet(bench.controller, NOW / SECOND))
     jsonschema.validate(json.loads(answer.body), SCHEMA)
     return msgspec.json.decode(answer.body, type=FleetView)
 
@@ -140,7 +140,7 @@ async def test_windows_of_schedules_are_ahead() -> None:
     assert "lunch" in ahead.source
     assert shown.next is not None
     assert (shown.next.replicas, shown.next.at[11:16]) == (12, "12:10")
-    bench.controller.close()
+    bench.close()
 
 
 async def test_a_line_of_the_fleet(bench: Bench) -> None:
@@ -178,7 +178,7 @@ async def test_a_boosted_hpa_shows_its_floor(mode: str, floor: int) -> None:
     assert line.boosted is (mode == BOOST)
     assert line.floor == shown.limits.floor == floor
     assert shown.boost is not msgspec.UNSET
-    bench.controller.close()
+    bench.close()
 
 
 async def test_what_comes_after_a_window_waits_for_the_window_and_then_for_the_stabilization() -> None:
@@ -192,4 +192,4 @@ async def test_what_comes_after_a_window_waits_for_the_window_and_then_for_the_s
     assert shown.next is not None
     assert (shown.next.replicas, shown.next.at[11:16]) == (4, "12:15")
     assert shown.next.released == "held by a schedule until 2026-11-20T12:10:00.000Z, then by stabilization"
-    bench.controller.close()
+    bench.close()

@@ -23,7 +23,7 @@ def bench() -> Iterator[Bench]:
     made = Bench()
     made.sources.readings["queue"] = ExternalReading([7000])
     yield made
-    made.controller.close()
+    made.close()
 
 
 def defects(bench: Bench) -> float:
@@ -158,7 +158,7 @@ async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
             bench.clock.skew += 3600
             await bench.step(1)
         else:
-            bench.controller.close()
+            bench.close()
     assert done == [KEY]
     assert defects(bench) == 1
 

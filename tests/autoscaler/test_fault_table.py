@@ -303,7 +303,7 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            controller.close()
+            world.close()
 
 
 async def live(world: FaultyWorkload, seconds: float) -> None:

@@ -1,7 +1,5 @@
 """Which job of forecasts is next, and how long a verdict waits for the next one."""
 
-from collections.abc import Callable
-
 import pytest
 
 from adapter.autoscaler.forecasts.book import PLANS_IN_A_ROW, JobQueue, Pauses
@@ -12,33 +10,22 @@ from adapter.bounds.forecast.job import ForecastAnswer
 from adapter.bounds.forecast.verdict import Verdict
 
 VICTIM = Key("victim", "web")
-BOOK = "the book of a slice"
 
 
 def greedy(count: int) -> list[Key]:
     return [Key("greedy", str(each)) for each in range(count)]
 
 
-def do(queue: JobQueue, *books: str) -> Key | None:
-    """Do the job whose turn it is, which is one of the books."""
-    for book in books or (BOOK,):
-        if (key := queue.take(book)) is not None:
-            assert queue.take(book) is None, "one job at a time"
-            queue.done()
-            return key
-    return None
-
-
-def taken(queue: JobQueue, *books: str) -> list[Key]:
-    return list(iter(lambda: do(queue, *books), None))
+def taken(queue: JobQueue) -> list[Key]:
+    return list(iter(queue.take, None))
 
 
 def test_a_namespace_that_always_has_jobs_gets_every_other_turn() -> None:
     queue, order = JobQueue(), []
     for _ in range(20):
         for key in [*greedy(11), VICTIM]:  # each is due again at once
-            queue.add(key, BOOK, judges=True)
-        order.append(do(queue))
+            queue.add(key, judges=True)
+        order.append(queue.take())
     assert order.count(VICTIM) == 10
     assert len(set(order)) == 11
 
@@ -46,12 +33,12 @@ def test_a_namespace_that_always_has_jobs_gets_every_other_turn() -> None:
 def test_plans_come_first_and_leave_turns_to_verdicts() -> None:
     queue = JobQueue()
     for key in greedy(9):
-        queue.add(key, BOOK, judges=False)
-    queue.add(VICTIM, BOOK, judges=True)
+        queue.add(key, judges=False)
+    queue.add(VICTIM, judges=True)
     assert taken(queue).index(VICTIM) == PLANS_IN_A_ROW
     for key in greedy(2):
-        queue.add(key, BOOK, judges=True)
-    queue.add(VICTIM, BOOK, judges=False)
+        queue.add(key, judges=True)
+    queue.add(VICTIM, judges=False)
     assert taken(queue)[0] == VICTIM
 
 
@@ -59,35 +46,30 @@ def test_a_job_waits_once_and_may_become_one_for_a_verdict() -> None:
     queue = JobQueue()
     first, second = greedy(2)
     for key in (first, second, first):
-        queue.add(key, BOOK, judges=False)
-    queue.add(second, BOOK, judges=True)
+        queue.add(key, judges=False)
+    queue.add(second, judges=True)
     queue.discard(Key("greedy", "unknown"))
     assert taken(queue) == [first, second]
-    queue.add(first, BOOK, judges=True)
+    queue.add(first, judges=True)
     queue.discard(first)
-    assert queue.take(BOOK) is None
+    assert queue.take() is None
 
 
-def test_plans_come_before_the_verdicts_of_all_other_slices() -> None:
-    queue, books = JobQueue(), [f"slice {number}" for number in range(64)]
-    for book in books[1:]:
-        queue.add(Key(book, "web"), book, judges=True)
-    assert do(queue, *books) == Key("slice 1", "web")
-    queue.add(VICTIM, books[0], judges=False)
-    assert queue.take(books[2]) is None, "another book has the turn"
-    order = taken(queue, *books)
+def test_plans_come_before_the_verdicts_of_all_other_namespaces() -> None:
+    queue = JobQueue()
+    for number in range(63):
+        queue.add(Key(f"team-{number}", "web"), judges=True)
+    assert queue.take() == Key("team-0", "web")
+    queue.add(VICTIM, judges=False)
+    order = taken(queue)
     assert order[0] == VICTIM
     assert len(order) == 63
 
 
-def test_a_change_wakes_the_books_that_wait() -> None:
+def test_a_job_that_is_added_wakes_what_does_them() -> None:
     queue = JobQueue()
-    changes: list[Callable[[], object]] = [lambda: queue.add(VICTIM, BOOK, judges=True)]
-    for change in (*changes, lambda: queue.take(BOOK), queue.done):
-        changed = queue.changed
-        change()
-        assert changed.is_set()
-        assert not queue.changed.is_set()
+    queue.add(VICTIM, judges=True)
+    assert queue.wake.is_set()
 
 
 def test_a_pause_ends() -> None:

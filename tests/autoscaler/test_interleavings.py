@@ -161,6 +161,6 @@ def test_no_interleaving_does_harm_or_lasts(steps: list[tuple[Any, ...]]) -> Non
                 await world.step(what, *values)
             await world.recover()
         finally:
-            world.bench.controller.close()
+            world.bench.close()
 
     asyncio.run(run())

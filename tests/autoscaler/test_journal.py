@@ -137,4 +137,4 @@ async def test_an_autoscaler_whose_target_is_not_there_yet_and_then_not_at_all()
     assert after["last"]["inputs"] == []
     assert after["last"]["error"].endswith('deployments.apps "web" not found')
     assert debug.show(bench.controller, "default", "web", "").body.endswith(b"}\n")
-    bench.controller.close()
+    bench.close()

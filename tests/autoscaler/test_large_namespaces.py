@@ -10,7 +10,6 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.registry import AutoscalerRegistry
-from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 
 
@@ -30,11 +29,11 @@ class LateNamespaces:
     def __init__(self, **counts: int) -> None:
         unused: Any = None
         registry = AutoscalerRegistry(unused, unused)
-        self.controllers = {slices.slice_of(namespace): Owned() for namespace in counts}
+        self.controller = Owned()
         for namespace, count in counts.items():
-            owned: Any = self.controllers[slices.slice_of(namespace)]
-            owned.autoscalers += [Key(namespace, f"web-{number}") for number in range(count)]
-            registry.controllers[slices.slice_of(namespace)] = owned
+            self.controller.autoscalers += [Key(namespace, f"web-{number}") for number in range(count)]
+        owned: Any = self.controller
+        registry.controller = owned
         self.monitoring = Monitoring()
         self.large = LargeNamespaces(registry, self.monitoring)
 
@@ -44,7 +43,7 @@ class LateNamespaces:
 
     @property
     def events(self) -> list[tuple[Key, Event]]:
-        return [event for owned in self.controllers.values() for event in owned.events]
+        return self.controller.events
 
 
 @pytest.mark.looptime

@@ -12,11 +12,12 @@ from adapter.autoscaler.decide.conflicts import ScaleObservation
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import full_status
 from adapter.model.timestamps import SECOND
 from tests.support.controller import QUEUE, Bench, fpa, wanted
 from tests.support.scaling import external_metric, pods, pods_metric, reading
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 KEY = Key("default", "web")
 GONE = Unavailable("NoMetrics", "nothing")
@@ -153,7 +154,7 @@ async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations
     await bench.begin_with(30)
     bench.server.tell("web")
     _, status, changes = bench.server.statuses[-1]
-    bench.controller.close()
+    bench.close()
 
     stored = full_status(status, changes)
     bench.start().put(msgspec.structs.replace(fpa(QUEUE), status=stored))
@@ -173,7 +174,7 @@ async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Be
     assert bench.server.writes == [("web", 10)]
     bench.server.tell("web")
     _, status, changes = bench.server.statuses[-1]
-    bench.controller.close()
+    bench.close()
 
     bench.start().put(
         msgspec.structs.replace(fpa(QUEUE, maxReplicas=10), status=full_status(status, changes))
@@ -354,27 +355,26 @@ async def test_the_journal_tells_changes_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_answered", [True, False])
 @pytest.mark.looptime
-async def test_a_write_in_progress_ends_before_the_loop_or_is_cancelled(
+async def test_a_write_in_progress_ends_before_its_slice_or_is_cancelled(
     bench: Bench, *, is_answered: bool
 ) -> None:
     """So none is carried out when the slice has another owner."""
     bench.sources.readings["queue"] = wanted(7)
     bench.server.gate = asyncio.Event()
-    task = asyncio.create_task(bench.controller.loop.run())
-    await asyncio.sleep(0)
-    bench.put(fpa(QUEUE), replicas=4)
-    await until(lambda: any(each.get_name().startswith("write ") for each in asyncio.all_tasks()))
-    task.cancel()
-    await asyncio.sleep(0.1)
-    assert not task.done()
-    if is_answered:
+    async with running(bench.controller.loop.run()):
+        bench.put(fpa(QUEUE), replicas=4)
+        await until(lambda: any(each.get_name().startswith("write ") for each in asyncio.all_tasks()))
+        ending = asyncio.create_task(bench.controller.end(slices.slice_of("default")))
+        await asyncio.sleep(0.1)
+        assert not ending.done()
+        if is_answered:
+            bench.server.gate.set()
+        await asyncio.wait({ending}, timeout=1)
         bench.server.gate.set()
-    await asyncio.wait({task}, timeout=1)
-    bench.server.gate.set()
-    await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)
 
-    assert task.cancelled()
-    assert bench.server.writes == ([("web", 7)] if is_answered else [])
+        assert ending.done()
+        assert bench.server.writes == ([("web", 7)] if is_answered else [])
 
 
 async def test_ages_of_samples_are_measured(bench: Bench) -> None:

@@ -84,10 +84,10 @@ async def test_the_next_leader_has_the_credit(bench: Bench) -> None:
     assert credit.credit.milli > 500_000
     former = bench.controller.find(KEY)
     assert former is not None
-    bench.controller.close()
+    bench.close()
 
     bench.start()
-    bench.controller.inherit({"uid-1": former.ledger})
+    bench.owned.inherit({"uid-1": former.ledger})
     found = msgspec.structs.replace(autoscaler(), status=full_status(status, changes, credited=credited))
     bench.put(found)
     await bench.step(1)

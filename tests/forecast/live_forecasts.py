@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
+from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
@@ -90,7 +90,7 @@ class ForecastBench(Bench):
 
     def start(self) -> Controller:
         self.clock.skew = self.now - self.clock.seconds
-        self.book = self.forecasting = ForecastBook(self.worker, self.queries_of, self.monitoring, JobQueue())
+        self.book = self.forecasting = ForecastBook(self.worker, self.queries_of, self.monitoring)
         self.book.controller = super().start()
         return self.book.controller
 

@@ -22,9 +22,10 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
-from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventOutlet, Regarding
+from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.scale import ScaleWriter
-from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters
+from adapter.kubernetes.write.status import StatusOutlet, StatusUpdate
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -66,32 +67,32 @@ class SliceScaler:
             context = ReflectorContext(client, self._clock, self._monitoring, self._problems, random.random)
             settings = MemberSettings(self.identity, NAME, DURATION, DEADLINE, RETRY)
             keeper = SliceKeeper(context, self.namespace, settings)
+            self._budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
+            self._outbox = Outbox(self._budget, self._clock, self._monitoring, self._problems.defects)
+            self._statuses = StatusOutlet(self._outbox, self._clock, self._problems)
+            self._events = EventOutlet(
+                self._outbox, self._clock, random.random, self._monitoring, self._problems
+            )
             async with asyncio.TaskGroup() as group:
-                cache = group.create_task(keeper.view.cache.run())
+                tasks = [group.create_task(keeper.view.cache.run()), group.create_task(self._outbox.run())]
                 try:
                     await keeper.run(self._work)
                 finally:
-                    cache.cancel()
+                    for task in tasks:
+                        task.cancel()
 
     async def _work(self, number: int, fence: Fence) -> None:
         if number != slices.slice_of(self.namespace):
             await asyncio.Event().wait()
-        budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         refusals = SourceProblems(self._clock, self._problems)
-        writer = Writer(self._client, fence, budget, self._clock, self._monitoring, refusals)
-        statuses = StatusWriter(writer, self._clock, self._problems, StatusWriters(self._monitoring))
-        backlog = EventBacklog(self._monitoring)
-        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems, backlog)
+        writer = Writer(self._client, fence, self._budget, self._clock, self._monitoring, refusals)
+        self._outbox.begin(number, writer)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(statuses.run())
-                group.create_task(events.run())
-                group.create_task(self._scale(ScaleWriter(writer), statuses, events))
+            await self._scale(ScaleWriter(self._outbox.find_writer))
         finally:
-            await statuses.drain(0.2)
-            await events.drain(0.2)
+            await self._outbox.drain(number, 0.2)
 
-    async def _scale(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
+    async def _scale(self, scales: ScaleWriter) -> None:
         """Follow the load as a scaler does: at once, without end, from the state that was last seen."""
         path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web/scale"
         target = ScaleTarget(0, 0, "", "", "", path)
@@ -116,10 +117,12 @@ class SliceScaler:
                     status = HorizontalPodAutoscalerStatus(desired_replicas=current)
                     document = functools.partial(_document, current)
                     hpa = HPA.format(self.namespace)
-                    statuses.submit(
+                    self._statuses.submit(
                         StatusUpdate(self.namespace, "web", self._uid, hpa, "", status, document), None
                     )
-                    events.record(about, "Normal", "SuccessfulRescale", f"New size: {current}; reason: load")
+                    self._events.record(
+                        about, "Normal", "SuccessfulRescale", f"New size: {current}; reason: load"
+                    )
             await asyncio.sleep(0.05)
 
 

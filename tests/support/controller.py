@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from adapter.autoscaler import debug
+from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
-from adapter.autoscaler.registry import Controller
+from adapter.autoscaler.registry import Controller, OwnedSlice
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.snapshot import AutoscalerContext
@@ -24,6 +25,7 @@ from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -35,7 +37,9 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.scaling import NOW, external_metric, pods, read_spec
+from tests.support.writing import open_outbox
 
 LIVE = Settings(scale_to_zero=True, strict=True)
 QUEUE = [external_metric(averageValue="1")]
@@ -111,7 +115,7 @@ class HandServer:
         if self.turn is not None:
             await self.turn.wait()
 
-    def give_back(self) -> None:
+    def give_back(self, target: ScaleTarget) -> None:
         self.given_back += 1
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
@@ -328,8 +332,9 @@ class Bench:
     forecasting: Forecasts = NoForecasts()
     schedules: ScheduleBook | None = None
     floors: Any = None
-    costs: Any = None
     doubt = ""
+    writer: Any = None
+    """Sends deletion costs."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -352,6 +357,8 @@ class Bench:
             self.schedules,
             doubt=lambda: self.doubt,
         )
+        self.outbox = open_outbox(self.writer, ProblemLog(self.monitoring, self.clock), self.clock)
+        costs = CostKeeper(self.outbox, self.server, self.clock)
         self.controller = Controller(
             context,
             self.server,
@@ -359,10 +366,21 @@ class Bench:
             self.monitoring,
             self.journal,
             random=lambda: 0.0,
-            floors=self.floors,
-            costs=self.costs,
+            costs=costs,
         )
+        for number in range(slices.COUNT):
+            self.controller.begin(number, self.floors)
         return self.controller
+
+    def close(self) -> None:
+        """Give up all slices."""
+        for number in list(self.controller.slices):
+            self.controller.drop(number)
+
+    @property
+    def owned(self) -> OwnedSlice:
+        """The slice of the namespace `default`."""
+        return self.controller.slices[slices.slice_of("default")]
 
     def put(self, autoscaler: FastPathAutoscaler, replicas: int | None = None) -> None:
         """Put an autoscaler, and its target with so many ready pods."""

@@ -11,7 +11,10 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
+from adapter.model.autoscaling import slices
+from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
@@ -62,9 +65,27 @@ class HandWriter:
         if self.failure is not None:
             raise self.failure
         self.under_way += 1
-        await self.ends.wait()
-        self.under_way -= 1
+        try:
+            await self.ends.wait()
+        finally:
+            self.under_way -= 1
         self.sent.append(Sent(kind, method, path, msgspec.json.decode(content), options))
+
+
+def open_outbox(
+    writer: Any,
+    problems: ProblemLog,
+    clock: Clock,
+    monitoring: Monitoring | None = None,
+    limiter: WriteRateLimiter | None = None,
+) -> Outbox:
+    """Return an outbox that has begun a term of each slice, in which everything is sent by one writer."""
+    monitoring = monitoring or Monitoring()
+    limiter = limiter or WriteRateLimiter(1_000_000.0, clock, monitoring)
+    outbox = Outbox(limiter, clock, monitoring, problems.defects)
+    for number in range(slices.COUNT):
+        outbox.begin(number, writer)
+    return outbox
 
 
 class Desk:
@@ -79,6 +100,7 @@ class Desk:
         self.budget = WriteRateLimiter(rate, self.clock, self.monitoring)
         self.refusals = SourceProblems(self.clock, self.faults)
         self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring, self.refusals)
+        self.outbox = open_outbox(self.writer, self.faults, self.clock, self.monitoring, self.budget)
 
     def writes(self, kind: str, outcome: str) -> float:
         labels = {"type": kind, "outcome": outcome}

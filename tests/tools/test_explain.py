@@ -47,7 +47,7 @@ async def shown() -> dict[str, Any]:
     bench.sources.opened[0].reading = ExternalReading([9000])
     await bench.step(1)
     document = shown_document(bench.controller)
-    bench.controller.close()
+    bench.close()
     return document
 
 

@@ -196,7 +196,7 @@ async def _shown() -> bytes:
     bench.put(fpa([external_metric(averageValue="1")]), replicas=4)
     await bench.step()
     document = shown_document(bench.controller)
-    bench.controller.close()
+    bench.close()
     return debug.encode(_poisoned(document))
 
 

@@ -1,11 +1,11 @@
-"""The forecasts of a term: a job for each autoscaler once an hour, and a minimum each minute.
+"""The forecasts of autoscalers: a job for each once an hour, and a minimum each minute.
 
 A job is done by a process of its own (`ForecastWorker`), one after the other. It makes the plan of the next
 hour, and once a day a new verdict. The hours and minutes at which that happens come from the name of the
 autoscaler, so that jobs are spread over the hour and verdicts over the day.
 
-All slices share that process, so the jobs of all of them come in turns of namespaces (`JobQueue`), and one
-with many autoscalers delays another by a job at most. Plans come before verdicts, since a plan has to be
+The jobs come in turns of namespaces (`JobQueue`), and one with many autoscalers delays another by a job at
+most. Plans come before verdicts, since a plan has to be
 ready when its hour begins, but after some plans a verdict has its turn.
 
 A verdict takes seconds of CPU, and a change of the spec asks for a new one. So verdicts of an autoscaler are
@@ -22,11 +22,12 @@ count, and the last one ends with its hour.
 
 import asyncio
 import functools
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast, Queries, pause_after
-from adapter.autoscaler.forecasts.verdict_store import VerdictStore
+from adapter.autoscaler.forecasts.verdict_store import KIND, VerdictStore
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
 from adapter.autoscaler.loop import Due, Scheduler
 from adapter.autoscaler.registry import Controller
@@ -36,6 +37,8 @@ from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import build_fingerprint
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes.cache.store import in_steps
+from adapter.kubernetes.write.config_map import StoreSlot
+from adapter.model.autoscaling import slices
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.steps import run_steps
@@ -51,9 +54,6 @@ _SOON = 5
 _IN_A_ROW = 50
 """After so many autoscalers other tasks may run."""
 
-_DRAIN_TIMEOUT = 0.5
-"""Seconds to store what has changed when a term ends in order."""
-
 PLANS_IN_A_ROW: Final = 3
 """The number of plans after which a waiting verdict has its turn."""
 
@@ -62,56 +62,36 @@ MOST_PAUSES: Final = 10_000
 
 
 class JobQueue:
-    """The jobs that are due in all slices of a process, one an autoscaler, of which one is done at a time."""
+    """The jobs that are due, one an autoscaler, of which one is done at a time."""
 
     def __init__(self) -> None:
         self._plans: Turns[Key] = Turns()
         self._verdicts: Turns[Key] = Turns()
         self._in_a_row = 0
-        self._books: dict[Key, object] = {}
-        """The book of each job."""
-        self._is_busy = False
-        self.changed = asyncio.Event()
-        """Set, and replaced by another, when a job may have its turn."""
+        self.wake = asyncio.Event()
+        """Set when a job was added."""
 
-    def add(self, key: Key, book: object, *, judges: bool) -> None:
+    def add(self, key: Key, *, judges: bool) -> None:
         """Add a job that is due; it keeps its place if it is there already."""
         kind, other = (self._verdicts, self._plans) if judges else (self._plans, self._verdicts)
         other.discard(key.namespace, key, key)
         kind.add(key.namespace, key, key)
-        self._books[key] = book
-        self._notify()
+        self.wake.set()
 
     def discard(self, key: Key) -> None:
-        if self._books.pop(key, None) is not None:
-            for turns in (self._plans, self._verdicts):
-                turns.discard(key.namespace, key, key)
-            self._notify()
+        for turns in (self._plans, self._verdicts):
+            turns.discard(key.namespace, key, key)
 
-    def take(self, book: object) -> Key | None:
-        """Remove the job whose turn it is and return its autoscaler; `done` follows.
-
-        None if the turn is that of another book, a job is being done, or no job is due.
-        """
+    def take(self) -> Key | None:
+        """Remove the job whose turn it is and return its autoscaler; None if no job is due."""
         is_plan = bool(self._plans) and (self._in_a_row < PLANS_IN_A_ROW or not self._verdicts)
         turns = self._plans if is_plan else self._verdicts
-        _, _, key = next(iter(turns), (None, None, None))
-        if self._is_busy or key is None or self._books[key] is not book:
+        if not turns:
             return None
         self._in_a_row = self._in_a_row + 1 if is_plan and self._verdicts else 0
-        self._is_busy = True
-        turns.next()
+        _, _, key = turns.next()
         self.discard(key)
         return key
-
-    def done(self) -> None:
-        """Note that the job that was taken has ended."""
-        self._is_busy = False
-        self._notify()
-
-    def _notify(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
 
 
 class Pauses:
@@ -147,20 +127,18 @@ class ForecastWorker(Protocol):
 class ForecastBook:
     """The forecasts of the autoscalers that ask for one, while `run` runs."""
 
-    def __init__(
-        self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring, queue: JobQueue
-    ) -> None:
+    def __init__(self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring) -> None:
         self.controller: Controller | None = None
-        """The controller of this term; None while this process does not lead."""
-        self.store: VerdictStore | None = None
-        """Where the verdicts of this term are stored, None if they are not."""
+        """None before this process begins to scale."""
         self._worker = worker
         self._queries = queries
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
         self._entries: dict[Key, AutoscalerForecast] = {}
+        self._stores: dict[int, VerdictStore] = {}
+        """Where the verdicts of the slices that this process owns are stored."""
         self._jobs = Scheduler()
-        self._queue = queue
+        self._queue = JobQueue()
         self._pauses = Pauses()
         self._index: int | None = None
         self._has_unknown = False
@@ -176,27 +154,26 @@ class ForecastBook:
         entry = self._entries.get(key)
         return None if entry is None else entry.document()
 
-    # -- the tasks of a term ---------------------------------------------------------------------------------
+    # -- the tasks -------------------------------------------------------------------------------------------
 
-    async def run(self, controller: Controller, store: VerdictStore | None = None) -> None:
-        """Run for a term. Without a `store` it begins without verdicts, and leaves none."""
-        self.controller, self.store = controller, store
-        try:
-            await run_steps(in_steps(list(controller.names()), self.changed, self._defects))
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._look_when_due(controller), name="forecasts: steps")
-                group.create_task(self._work_when_queued(controller), name="forecasts: jobs")
-                if store is not None:
-                    group.create_task(self._save_when_due(store), name="forecasts: verdicts")
-        finally:
-            self.controller = self.store = None
-            entries = list(self._entries.values())
-            for entry in entries:  # at once: a job that nothing does would hold up those of other slices
-                self._drop(entry.state.key)
-            self._pauses = Pauses()
-            self._index = None
-            if store is not None:
-                await store.drain(entries, _DRAIN_TIMEOUT)
+    async def run(self, controller: Controller) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_when_due(controller), name="forecasts: steps")
+            group.create_task(self._work_when_queued(controller), name="forecasts: jobs")
+
+    def begin(self, number: int, slot: StoreSlot) -> VerdictStore:
+        """Begin a term of a slice: its verdicts are stored, those of its previous owner are read first."""
+        forecasts = functools.partial(self._find_of_slice, number)
+        self._stores[number] = store = VerdictStore(forecasts, self._sooner.set, slot)
+        store.submit()
+        return store
+
+    def end(self, number: int) -> None:
+        self._stores.pop(number, None)
+
+    def _find_of_slice(self, number: int) -> list[AutoscalerForecast]:
+        entries = list(self._entries.items())
+        return [entry for key, entry in entries if slices.slice_of(key.namespace) == number]
 
     async def _look_when_due(self, controller: Controller) -> None:
         while True:
@@ -206,24 +183,14 @@ class ForecastBook:
                 due = await self.look(controller)
             await wait_for(self._sooner, controller.loop.seconds_until(due * SECOND))
 
-    async def _save_when_due(self, store: VerdictStore) -> None:
-        while True:
-            await asyncio.sleep(store.pause)
-            await self.save(store)
-
-    async def save(self, store: VerdictStore) -> None:
-        """Store the verdicts, or read those of the previous owner if that has failed."""
-        if store.has_begun:
-            await store.step(self._entries.values())
-            self._sooner.set()
-
     async def _work_when_queued(self, controller: Controller) -> None:
         while True:
-            changed, has_worked = self._queue.changed, False
+            has_worked = False
+            self._queue.wake.clear()
             with self._defects.contain(_UNEXPECTED):
                 has_worked = await self.work(controller)
             if not has_worked:
-                await changed.wait()
+                await self._queue.wake.wait()
 
     async def look(self, controller: Controller) -> int:
         """Compute the minimums of a minute that has begun and queue the jobs that are due.
@@ -231,8 +198,7 @@ class ForecastBook:
         Return when there is more to do, in seconds.
         """
         now = controller.loop.now() // SECOND
-        if self.store is not None and self._entries:
-            await self._restore_all(controller, self.store, now)
+        await self._restore_all(controller, now)
         before, self._index = self._index, now // STEP
         if self._index != before and before is not None:
             await self._step(controller, self._index)
@@ -243,17 +209,29 @@ class ForecastBook:
             following = min(following, now + _SOON)
         return following if due is None else min(following, int(due))
 
-    async def _restore_all(self, controller: Controller, store: VerdictStore, now: int) -> None:
-        await store.begin(self._entries.values())
+    async def _restore_all(self, controller: Controller, now: int) -> None:
+        numbers = {slices.slice_of(key.namespace) for key in self._entries}
+        stores = {number: self._stores[number] for number in numbers if number in self._stores}
+        await asyncio.gather(*(store.begin() for store in stores.values()))
         self._has_unknown = False
-        entries = list(self._entries.values()) if store.unclaimed else []
-        restore = functools.partial(self._restore, controller, store, now)
-        await run_steps(in_steps(entries, restore, self._defects, store.kind.in_a_row))
+        restorable = [
+            entry
+            for key, entry in self._entries.items()
+            if (store := stores.get(slices.slice_of(key.namespace))) is not None
+            and entry.state.object.metadata.uid in store.unclaimed
+        ]
+        restore = functools.partial(self._restore, controller, stores, now)
+        await run_steps(in_steps(restorable, restore, self._defects, KIND.in_a_row))
 
     def _restore(
-        self, controller: Controller, store: VerdictStore, now: int, entry: AutoscalerForecast
+        self,
+        controller: Controller,
+        stores: Mapping[int, VerdictStore],
+        now: int,
+        entry: AutoscalerForecast,
     ) -> None:
         """Go on with the verdict of the previous owner, if it is about what is asked for now."""
+        store = stores[slices.slice_of(entry.state.key.namespace)]
         key, autoscaler = entry.state.key, entry.state.object
         if self._entries.get(key) is not entry or autoscaler.metadata.uid not in store.unclaimed:
             return
@@ -276,7 +254,7 @@ class ForecastBook:
             self._pause(entry, now)
 
     def _enqueue(self, now: int, due: Due) -> None:
-        self._queue.add(due.key, self, judges=self._entries[due.key].is_judged_at(now))
+        self._queue.add(due.key, judges=self._entries[due.key].is_judged_at(now))
 
     async def _step(self, controller: Controller, index: int) -> None:
         for count, entry in enumerate(list(self._entries.values()), 1):
@@ -290,19 +268,16 @@ class ForecastBook:
                 await asyncio.sleep(0)
 
     async def work(self, controller: Controller) -> bool:
-        """Do the job whose turn it is, if it is one of this book; return whether it is."""
-        key = self._queue.take(self)
+        """Do the job whose turn it is; return whether there was one."""
+        key = self._queue.take()
         if key is None:
             return False
-        try:
-            entry, now = self._entries[key], controller.loop.now() // SECOND
-            entry.due = now + RETRY  # unless the job says when the next one is
-            with self._defects.contain(_UNEXPECTED, key):
-                await self._do(controller, entry, now)
-            if self._entries.get(key) is entry:
-                self._schedule(entry, entry.due)
-        finally:
-            self._queue.done()
+        entry, now = self._entries[key], controller.loop.now() // SECOND
+        entry.due = now + RETRY  # unless the job says when the next one is
+        with self._defects.contain(_UNEXPECTED, key):
+            await self._do(controller, entry, now)
+        if self._entries.get(key) is entry:
+            self._schedule(entry, entry.due)
         await asyncio.sleep(0)
         return True
 

@@ -6,15 +6,14 @@ namespaces take turns. A verdict that is not stored is made again.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from adapter.autoscaler.forecasts.forecast import AutoscalerForecast
 from adapter.autoscaler.term_store import StoredKind, TermEntry, TermStore
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
-from adapter.kubernetes.write.writer import Writer
+from adapter.kubernetes.write.config_map import StoreSlot
 from adapter.model.autoscaling.forecast import FLOOR
-from adapter.telemetry.problems import ProblemLog
 
 KIND = StoredKind(
     name="fastpath-forecasts",
@@ -24,38 +23,42 @@ KIND = StoredKind(
     unwritten="verdicts on forecasts cannot be stored; the next owner makes them again",
     unexpected="unexpected error about the verdict on a forecast",
     period=300.0,
+    retry=10.0,
     kept=2,
     in_a_row=6,
 )
 
-RETRY = 10.0
-"""Seconds between two attempts to read."""
-
 Forecasts = Collection[AutoscalerForecast]
 
 
-class VerdictStore(TermStore[Forecasts]):
-    def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
-        super().__init__(writer, namespace, number, problems, KIND)
-        self.has_begun = False
+class VerdictStore(TermStore):
+    """The verdicts of a slice. `find_forecasts` returns those of its autoscalers.
+
+    They are read before the first job of the term, and `inherited` is called then.
+    """
+
+    def __init__(
+        self, find_forecasts: Callable[[], Forecasts], inherited: Callable[[], None], slot: StoreSlot
+    ) -> None:
+        super().__init__(slot, KIND)
+        self._find_forecasts = find_forecasts
+        self._inherited = inherited
+        self._has_begun = False
         self.unclaimed: dict[str, str] = {}
         """The inherited entries that no autoscaler has taken, by its uid."""
 
-    async def begin(self, forecasts: Forecasts) -> None:
+    async def begin(self) -> None:
         """Read what is stored, unless that was tried before."""
-        if not self.has_begun:
-            self.has_begun = True
-            await self.step(forecasts)
+        if not self._has_begun:
+            self._has_begun = True
+            await self.write()
+            self.submit()
 
-    @property
-    def pause(self) -> float:
-        """The seconds to the next `step`."""
-        return RETRY if self._stored is None else KIND.period
-
-    async def inherit(self, forecasts: Forecasts, texts: Mapping[str, str]) -> None:  # noqa: ARG002 - they take theirs
+    async def inherit(self, texts: Mapping[str, str]) -> None:
         self.unclaimed = dict(texts)
+        self._inherited()
 
-    def is_unclaimed(self, forecasts: Forecasts, uid: str) -> bool:  # noqa: ARG002 - of the signature
+    def is_unclaimed(self, uid: str) -> bool:
         return uid in self.unclaimed
 
     def take(self, uid: str, now: int) -> StoredVerdict | None:
@@ -66,12 +69,12 @@ class VerdictStore(TermStore[Forecasts]):
             self.report(uid, error)
             return None
 
-    async def encode(self, forecasts: Forecasts) -> dict[str, str]:
+    async def encode(self) -> dict[str, str]:
         if self._saves > KIND.kept:
             self.unclaimed.clear()
         return await self.encode_each(
             TermEntry(forecast.state.object.metadata.uid, forecast.version, partial(_encode, forecast))
-            for forecast in _in_order(forecasts)
+            for forecast in _in_order(self._find_forecasts())
         )
 
 

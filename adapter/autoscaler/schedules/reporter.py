@@ -1,14 +1,12 @@
-"""Writes the statuses of the schedules of a slice for one term, each when it has changed.
+"""Submits the statuses of the schedules of the slices that this process owns, each when it has changed.
 
 What the windows tell is kept until their next boundary, and is computed in the turns of namespaces that the
-book of schedules has. In each pass the schedules of the namespaces take turns as well, and a namespace has a
-part of the writes.
+book of schedules has.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -17,19 +15,18 @@ from adapter.autoscaler.decide.scheduled import TOO_MANY_WINDOWS
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.schedules import status
-from adapter.autoscaler.schedules.book import key_of, start
+from adapter.autoscaler.schedules.book import ScheduleBook, key_of, start
 from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState
 from adapter.kubernetes import client
 from adapter.kubernetes.cache.autoscalers import WatchedHPA
-from adapter.kubernetes.cache.schedules import SCHEDULES, ScheduleCache, WatchedSchedule
+from adapter.kubernetes.cache.schedules import SCHEDULES, WatchedSchedule
+from adapter.kubernetes.write.outbox import Due, Outbox, Outlet, Place
 from adapter.kubernetes.write.writer import WriteKind, Writer
-from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED, FastPathAutoscaler
 from adapter.model.clock import Clock
-from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
-from adapter.scrape.schedule import FairTurns, ScrapeJob
+from adapter.scrape.schedule import ScrapeJob
 from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 1.0
@@ -41,16 +38,14 @@ A status is made of several caches and of decisions, which do not all tell when 
 _REST = 9
 """How many times as long as a pass has computed the pause is: statuses take a tenth of the time, at most."""
 
-MOST_WRITES = 20
-"""The most statuses of one namespace that are written in a pass: the others wait for the next."""
-
 RETRY = 15.0
 """Seconds before a status that could not be written is written again."""
 
 PROBLEM = "schedule-status"
 
 _PATCH = "application/merge-patch+json"
-_UNEXPECTED = "unexpected error about the status of a schedule"
+AT_ONCE = 4
+"""The number of statuses that are written at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +58,8 @@ class _Known:
     """None for a schedule that cannot be used."""
     outlook: Outlook | None = None
     job: ScrapeJob | None = None
-    retry_at: float = 0.0
+    wanted: ScheduleStatus | None = None
+    """The status that is submitted; None if what is stored is right."""
 
     @property
     def subject(self) -> str:
@@ -81,61 +77,66 @@ class _Known:
             self.job = None
 
 
-@dataclass(slots=True, eq=False)
-class ScheduleReporter:
+class ScheduleReporter(Outlet[_Known]):
     """Keeps the statuses of schedules. `find_hpa` and `find_autoscaler` look into the caches."""
 
-    cache: ScheduleCache
-    writer: Writer
-    number: int
-    problems: ProblemLog
-    turns: FairTurns
-    clock: Clock
-    find_hpa: Callable[[str, str], WatchedHPA | None]
-    find_autoscaler: Callable[[Key], FastPathAutoscaler | None]
-    _known: dict[tuple[str, str], _Known] = field(default_factory=dict, init=False)
+    kind = WriteKind.STATUS
+    unexpected = "unexpected error about the status of a schedule"
+    at_once = AT_ONCE
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        book: ScheduleBook,
+        problems: ProblemLog,
+        clock: Clock,
+        find_hpa: Callable[[str, str], WatchedHPA | None],
+        find_autoscaler: Callable[[Key], FastPathAutoscaler | None],
+    ) -> None:
+        self._outbox = outbox
+        self._cache, self._turns = book.cache, book.turns
+        self._problems = problems
+        self._clock = clock
+        self._find_hpa, self._find_autoscaler = find_hpa, find_autoscaler
+        self._known: dict[tuple[str, str], _Known] = {}
+        outbox.open(self)
 
     async def run(self, controller: Controller) -> None:
-        try:
-            while True:
-                computed = await self.write_all(controller)
-                await asyncio.sleep(max(PERIOD, _REST * computed))
-        finally:
-            for known in self._known.values():
-                self.problems.resolve(PROBLEM, subject=known.subject)
-                self._stop(known)
+        while True:
+            computed = await self.submit_all(controller)
+            await asyncio.sleep(max(PERIOD, _REST * computed))
 
-    async def write_all(self, controller: Controller) -> float:
-        """Write the statuses that have changed; return the seconds that it took to compute them."""
-        if not self.cache.synced:
+    async def submit_all(self, controller: Controller) -> float:
+        """Submit the statuses that have changed; return the seconds that it took to compute them."""
+        if not self._cache.synced:
             return 0.0
-        computed, written, contain = 0.0, Counter[str](), self.problems.defects.contain
-        self._follow(controller.loop.now() // SECOND)
+        computed = 0.0
+        self._follow(controller)
         await asyncio.sleep(0)  # most outlooks are known after one turn
-        for known in self._in_turns():
-            began, wanted, namespace = self.clock.monotonic(), None, known.watched.namespace
-            with contain(_UNEXPECTED, known.subject):
+        for known in list(self._known.values()):
+            began = self._clock.monotonic()
+            with self._problems.defects.contain(self.unexpected, known.subject):
                 wanted = self._describe(known, controller)
-            computed += self.clock.monotonic() - began
-            is_news = wanted is not None and wanted != known.written
-            if wanted and is_news and began >= known.retry_at and written[namespace] < MOST_WRITES:
-                written[namespace] += 1
-                with contain(_UNEXPECTED, known.subject):
-                    await self._write(known, wanted)
+                if wanted is not None and wanted != (known.wanted or known.written):
+                    known.wanted = wanted
+                    self._outbox.submit(self, Place(known.watched.namespace, known.watched.name), known)
+            computed += self._clock.monotonic() - began
             await asyncio.sleep(0)
         return computed
 
-    def _follow(self, now: int) -> None:
+    def _follow(self, controller: Controller) -> None:
         """Follow the schedules of the cache, and have those looked at that are at a boundary."""
         former, self._known = self._known, {}
-        for watched in self.cache:
+        now = controller.loop.now() // SECOND
+        for watched in self._cache:
             key = watched.namespace, watched.name
-            if slices.slice_of(watched.namespace) == self.number:
-                with self.problems.defects.contain(_UNEXPECTED, "/".join(key)):
+            if controller.find_slice(watched.namespace) is not None:
+                with self._problems.defects.contain(self.unexpected, "/".join(key)):
                     self._known[key] = self._follow_one(watched, former.get(key), now)
                     former.pop(key, None)
         for gone in former.values():
-            self.problems.resolve(PROBLEM, subject=gone.subject)
+            self._outbox.withdraw(self, Place(gone.watched.namespace, gone.watched.name))
+            self._problems.resolve(PROBLEM, subject=gone.subject)
             self._stop(gone)
 
     def _follow_one(self, watched: WatchedSchedule, known: _Known | None, now: int) -> _Known:
@@ -151,24 +152,14 @@ class ScheduleReporter:
             known.lookout, known.outlook = Lookout(watched.schedule.schedule), None
         known.watched = watched
         if known.lookout is not None and known.job is None and known.outlook_at(now) is None:
-            steps, defects = known.look(known.lookout, now), self.problems.defects
-            known.job = start(self.turns, watched.namespace, steps, defects, known.subject)
+            steps, defects = known.look(known.lookout, now), self._problems.defects
+            known.job = start(self._turns, watched.namespace, steps, defects, known.subject)
         return known
 
     def _stop(self, known: _Known | None) -> None:
         if known is not None and known.job is not None:
-            self.turns.abort(known.job)
+            self._turns.abort(known.job)
             known.job = None
-
-    def _in_turns(self) -> Iterator[_Known]:
-        """Yield what is known of each schedule, one of each namespace in turn."""
-        turns: Turns[tuple[str, str]] = Turns()
-        for key in self._known:
-            turns.add(key[0], "", key)
-        while turns:
-            namespace, owner, key = turns.next()
-            turns.discard(namespace, owner, key)
-            yield self._known[key]
 
     def _describe(self, known: _Known, controller: Controller) -> ScheduleStatus | None:
         """Return the status as it is to be; None while what is ahead is not known."""
@@ -190,7 +181,7 @@ class ScheduleReporter:
         """Return what is known of a target of windows whose highest minimum is `highest`."""
         missing = TargetState(status.TARGET_NOT_FOUND, f"there is no {key.kind} {key.namespace}/{key.name}")
         if key.is_native:
-            hpa = self.find_hpa(key.namespace, key.name)
+            hpa = self._find_hpa(key.namespace, key.name)
             if hpa is None:
                 return missing
             request = hpa.asked
@@ -201,7 +192,7 @@ class ScheduleReporter:
                 fault = request.fault or f"its annotation {MODE_ANNOTATION} is not boost"
                 return TargetState(status.NOT_BOOSTED, fault)
         else:
-            autoscaler = self.find_autoscaler(key)
+            autoscaler = self._find_autoscaler(key)
             if autoscaler is None:
                 return missing
             if autoscaler.spec.mode == PAUSED:
@@ -215,20 +206,33 @@ class ScheduleReporter:
             return TargetState(TOO_MANY_WINDOWS, state.bounds.excess)
         return TargetState(lead=None if state.ready_times is None else state.lead.of_raise(0, highest))
 
-    async def _write(self, known: _Known, wanted: ScheduleStatus) -> None:
-        watched, subject = known.watched, known.subject
+    # -- the wire --------------------------------------------------------------------------------------------
+
+    def merge(self, before: _Known, new: _Known) -> _Known:  # noqa: ARG002 - what is known has the last one
+        return new
+
+    def due(self, value: _Known, now: float) -> Due | None:
+        return None if value.wanted is None or value.wanted == value.written else Due(now)
+
+    def subject(self, value: _Known) -> str:
+        return value.subject
+
+    async def send(self, value: _Known, writer: Writer) -> None:
+        watched, wanted = value.watched, value.wanted
         path = f"{client.path_of(SCHEDULES, watched.namespace)}/{watched.name}/status"
         content = msgspec.json.encode({"metadata": {"uid": watched.uid}, "status": wanted})
-        try:
-            await self.writer.acquire(WriteKind.STATUS, watched.namespace, watched.name)
-            await self.writer.send(WriteKind.STATUS, "PATCH", path, content, content_type=_PATCH)
-        except errors.NotLeadingError:
-            return
-        except errors.KubernetesError as error:
-            if error.status != 404:
-                message = "the status of a FastPathSchedule could not be written"
-                self.problems.report(PROBLEM, message, str(error), subject=subject)
-            known.retry_at = self.clock.monotonic() + RETRY
-            return
-        self.problems.resolve(PROBLEM, subject=subject)
-        known.written, known.retry_at = wanted, 0.0
+        await writer.send(WriteKind.STATUS, "PATCH", path, content, content_type=_PATCH)
+        assert wanted is not None, "else it is not due"
+        value.written = wanted
+        value.wanted = None if value.wanted is wanted else value.wanted
+        self._problems.resolve(PROBLEM, subject=value.subject)
+
+    def failed(self, value: _Known, error: Exception, tries: int) -> float:  # noqa: ARG002
+        if isinstance(error, errors.KubernetesError) and error.status != 404:
+            message = "the status of a FastPathSchedule could not be written"
+            self._problems.report(PROBLEM, message, str(error), subject=value.subject)
+        return RETRY
+
+    def dropped(self, value: _Known) -> None:
+        value.wanted = None
+        self._problems.resolve(PROBLEM, subject=value.subject)

@@ -5,8 +5,6 @@ an apply that is not forced gets a conflict. And an apply without the annotation
 of anybody else, even if it is not known whether there is one.
 """
 
-import asyncio
-
 import msgspec
 
 from adapter.kubernetes.write.writer import WriteKind, Writer
@@ -20,30 +18,21 @@ AT_ONCE = 16
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 
 
-class DeletionCosts:
-    """Writes deletion costs through a `Writer`. Calls raise KubernetesError and NotLeadingError."""
+async def apply(writer: Writer, namespace: str, pod: str, cost: int | None) -> None:
+    """Set the cost of a pod, or with None take ours back, with a write slot.
 
-    def __init__(self, writer: Writer, at_once: asyncio.Semaphore) -> None:
-        """`at_once` is held while a cost is written, for `AT_ONCE` costs of the process."""
-        self._writer = writer
-        self.at_once = at_once
-
-    async def apply(self, namespace: str, pod: str, cost: int | None, owner: str) -> None:
-        """Set the cost of a pod, or with None take ours back, in a write slot of the autoscaler `owner`.
-
-        Status 409: the pod has a cost of another writer. 404 and 422: there is no such pod; an apply would
-        create it, and is refused because it names no container.
-        """
-        metadata: dict[str, object] = {"name": pod, "namespace": namespace}
-        if cost is not None:
-            metadata["annotations"] = {COST_ANNOTATION: str(cost)}
-        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-        await self._writer.acquire(WriteKind.COST, namespace, owner)
-        await self._writer.send(
-            WriteKind.COST,
-            "PATCH",
-            f"/api/v1/namespaces/{namespace}/pods/{pod}",
-            msgspec.json.encode(document),
-            content_type=_APPLY,
-            manager=MANAGER,
-        )
+    Raises KubernetesError and NotLeadingError. Status 409: the pod has a cost of another writer. 404 and 422:
+    there is no such pod; an apply would create it, and is refused because it names no container.
+    """
+    metadata: dict[str, object] = {"name": pod, "namespace": namespace}
+    if cost is not None:
+        metadata["annotations"] = {COST_ANNOTATION: str(cost)}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    await writer.send(
+        WriteKind.COST,
+        "PATCH",
+        f"/api/v1/namespaces/{namespace}/pods/{pod}",
+        msgspec.json.encode(document),
+        content_type=_APPLY,
+        manager=MANAGER,
+    )

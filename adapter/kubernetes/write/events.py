@@ -4,16 +4,13 @@
 messages within ten minutes that differ in nothing else become one "combined" event. A repeated event raises
 the count of the first one. Of one object and type 25 events pass at once, then one in five minutes.
 
-`EventRecorder` never waits and never fails. Events wait in a queue while the API server cannot be reached;
-what cannot be written is dropped and counted. Events of one object keep their order. Namespaces take turns
-(`model.fairness`). The recorders of a process, one for each slice, share an `EventBacklog`: when that is
-full, the namespace with the most events loses one, so a tenant with many autoscalers does not displace the
-events of others.
+`EventOutlet` never waits and never fails. Events wait while the API server cannot be reached; what cannot be
+written is lost and counted. Events of one object keep their order. When `QUEUED` events wait, the namespace
+with the most of them loses one, so a tenant with many autoscalers does not displace the events of others.
 """
 
-import asyncio
-from collections import Counter
-from collections.abc import Callable, Hashable
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,9 +18,9 @@ import msgspec
 from cachetools import LRUCache
 
 from adapter import errors
+from adapter.kubernetes.write.outbox import Due, Outbox, Outlet, Place
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.clock import Clock
-from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -38,6 +35,9 @@ _NAME_LENGTH = 253 - 17  # leaves room for the dot and the time in hex
 
 COMPONENT = "fastpath"
 """``source.component`` of our events, which `kubectl describe` shows."""
+
+AT_ONCE = 8
+"""The number of events that a process writes at once."""
 
 QUEUED = 1000
 TRIES = 12
@@ -143,149 +143,134 @@ def _identity(event: EventRecord) -> _Key:
     return (*event.regarding._replace(resource_version=""), event.type)
 
 
-class EventBacklog:
-    """What the recorders of a process share: room for `QUEUED` events, and the memory of recent ones."""
+@dataclass(slots=True, eq=False)
+class ObjectEvents:
+    """The events of one object, in their order."""
 
-    def __init__(self, monitoring: Monitoring) -> None:
-        self.correlator = Correlator()
-        self._counts: Counter[str] = Counter()
-        monitoring.write_queue.labels(WriteKind.EVENT.label).set_function(self._counts.total)
-        self._recorders: dict[str, EventRecorder] = {}
-
-    def add(self, namespace: str, recorder: "EventRecorder") -> bool:
-        """Count one more event of a namespace; tell whether there is room for it.
-
-        Without room the namespace with the most events loses its latest one.
-        """
-        if self._counts.total() >= QUEUED:
-            ((largest, count),) = self._counts.most_common(1)
-            if count <= self._counts[namespace] + 1:
-                return False
-            self._recorders[largest].drop_latest(largest)
-        self._counts[namespace] += 1
-        self._recorders[namespace] = recorder
-        return True
-
-    def remove(self, namespace: str) -> None:
-        self._counts[namespace] -= 1
-        if not self._counts[namespace]:
-            del self._counts[namespace], self._recorders[namespace]
+    namespace: str
+    waiting: deque[EventRecord]
+    current: EventRecord | None = None
+    """The one that is being written, as the correlator made it."""
 
 
-class EventRecorder:
-    """Records events; `run` writes them through the `Writer` of one term, until `drain`."""
+class EventOutlet(Outlet[ObjectEvents]):
+    """Records events."""
+
+    kind = WriteKind.EVENT
+    unexpected = "unexpected error while writing an event"
+    at_once = AT_ONCE
 
     def __init__(
         self,
-        writer: Writer,
+        outbox: Outbox,
         clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
         problems: ProblemLog,
-        backlog: EventBacklog,
     ) -> None:
-        self._writer = writer
+        self._outbox = outbox
         self._clock = clock
         self._random = random
         self._monitoring = monitoring
         self._problems = problems
-        self._backlog = backlog
-        self._queue: Turns[EventRecord] = Turns()
-        self._next: EventRecord | None = None
-        """The event that is being written, which no longer waits."""
+        self._correlator = Correlator()
+        self._counts: Counter[str] = Counter()
+        """The events that wait, by namespace."""
         self._stamp = 0
-        self._wake = asyncio.Event()
+        outbox.open(self)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
         """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut."""
-        if not self._backlog.add(regarding.namespace, self):
-            self._drop("queue")
+        namespace = regarding.namespace
+        if not self._has_room(namespace):
+            self._lose("queue")
             return
-        text = message[:_MESSAGE_LENGTH]
+        self._counts[namespace] += 1
         self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
-        owner = (regarding.kind, regarding.name, regarding.uid)
-        event = first_record(regarding, kind, reason, text, self._stamp)
-        self._queue.add(regarding.namespace, owner, event)
-        self._wake.set()
+        event = first_record(regarding, kind, reason, message[:_MESSAGE_LENGTH], self._stamp)
+        place = Place(namespace, (regarding.kind, regarding.name, regarding.uid))
+        self._outbox.submit(self, place, ObjectEvents(namespace, deque([event])))
 
-    def drop_latest(self, namespace: str) -> None:
-        """Drop the latest event of a namespace, to make room for one of another."""
-        *_, latest = (item for item in self._queue if item[0] == namespace)
-        self._remove(*latest)
-        self._drop("queue")
+    def _has_room(self, namespace: str) -> bool:
+        """Tell whether one more event of a namespace may wait.
 
-    async def run(self) -> None:
-        while True:
-            while not self._is_pending:
-                self._wake.clear()
-                await self._wake.wait()
-            await self._record_next()
+        Without room the namespace with the most events loses its latest one.
+        """
+        if self._counts.total() < QUEUED:
+            return True
+        ((largest, count),) = self._counts.most_common(1)
+        if count <= self._counts[namespace] + 1:
+            return False
+        theirs = (one for one in self._outbox.values(self) if one.namespace == largest and one.waiting)
+        latest = max(theirs, key=lambda one: one.waiting[-1].first)
+        latest.waiting.pop()
+        self._count_off(largest)
+        self._lose("queue")
+        return True
 
-    async def drain(self, seconds: float) -> None:
-        """Write the recorded events within `seconds`, at the orderly end of a term. The rest is dropped."""
-        try:
-            async with asyncio.timeout(seconds):
-                while self._is_pending:
-                    await self._record_next()
-        except TimeoutError:
-            pass
-        finally:
-            if self._next is not None:
-                self._drop("fenced")
-            for item in tuple(self._queue):
-                self._remove(*item)
-                self._drop("fenced")
-            self._next = None
-            self._problems.resolve(FAULT)
+    def _count_off(self, namespace: str) -> None:
+        self._counts[namespace] -= 1
+        if not self._counts[namespace]:
+            del self._counts[namespace]
 
-    @property
-    def _is_pending(self) -> bool:
-        return bool(self._queue) or self._next is not None
+    def merge(self, before: ObjectEvents, new: ObjectEvents) -> ObjectEvents:
+        before.waiting.extend(new.waiting)
+        return before
 
-    def _remove(self, namespace: str, owner: Hashable, event: EventRecord) -> None:
-        self._queue.discard(namespace, owner, event)
-        self._backlog.remove(namespace)
+    def due(self, value: ObjectEvents, now: float) -> Due | None:
+        return Due(now) if value.waiting or value.current else None
 
-    async def _record_next(self) -> None:
-        """Write the next event of the queue. It stays the next one until it is written or dropped."""
-        try:
-            if self._next is None:
-                namespace, owner, event = self._queue.next()
-                self._remove(namespace, owner, event)
-                self._next = self._backlog.correlator.correlate(event)
-                if self._next is None:
-                    self._drop("spam")
-                    return
-            await self._send(self._next)
-        except Exception as error:  # noqa: BLE001 - the event is dropped, and the next ones are written
-            self._drop("unexpected")
-            self._problems.defects.note("unexpected error while writing an event", error)
-        self._next = None
+    def ends(self, value: ObjectEvents) -> bool:
+        return bool(value.waiting or value.current)
 
-    async def _send(self, event: EventRecord) -> None:
-        for tries in range(TRIES):
-            if tries:
-                await asyncio.sleep(RETRY * (self._random() if tries == 1 else 1))
-            try:
-                await self._writer.acquire(WriteKind.EVENT)
-                await self._write(event)
-            except errors.NotLeadingError:
-                self._drop("fenced")
-                return
-            except errors.KubernetesError as error:
-                if error.status and error.status != 429 and error.status < 500:
-                    # An event that exists, or a terminating namespace, is not a problem.
-                    if error.status not in {404, 409} and "because it is being terminated" not in str(error):
-                        self._problems.report(FAULT, "an event was refused", str(error))
-                    self._drop("refused")
-                    return
-                self._problems.report(FAULT, "an event could not be written", str(error))
-            else:
-                self._problems.resolve(FAULT)
-                return
-        self._drop("refused")
+    def size(self, value: ObjectEvents) -> int:
+        return len(value.waiting) + (value.current is not None)
 
-    async def _write(self, event: EventRecord) -> None:
+    async def send(self, value: ObjectEvents, writer: Writer) -> None:
+        """Write the next event of an object. It stays the next one until it is written or lost."""
+        while value.current is None and value.waiting:
+            event = value.waiting.popleft()
+            self._count_off(value.namespace)
+            value.current = self._correlator.correlate(event)
+            if value.current is None:
+                self._lose("spam")
+        if value.current is None:
+            writer.give_back()
+            return
+        await self._write(value.current, writer)
+        value.current = None
+        self._problems.resolve(FAULT)
+
+    def failed(self, value: ObjectEvents, error: Exception, tries: int) -> float | None:
+        """Lose an event that is refused, or failed too often; else try it again, as client-go does."""
+        lost = "refused"
+        if isinstance(error, errors.NotLeadingError):
+            lost = "fenced"
+        elif not isinstance(error, errors.KubernetesError):
+            lost = "unexpected"
+        elif error.status and error.status != 429 and error.status < 500:
+            # An event that exists, or a terminating namespace, is not a problem.
+            if error.status not in {404, 409} and "because it is being terminated" not in str(error):
+                self._problems.report(FAULT, "an event was refused", str(error))
+        else:
+            self._problems.report(FAULT, "an event could not be written", str(error))
+            if tries < TRIES:
+                return RETRY * (self._random() if tries == 1 else 1)
+        value.current = None
+        self._lose(lost)
+        return None
+
+    def dropped(self, value: ObjectEvents) -> None:
+        for _ in range(len(value.waiting)):
+            self._count_off(value.namespace)
+            self._lose("fenced")
+        if value.current is not None:
+            self._lose("fenced")
+        value.waiting.clear()
+        value.current = None
+        self._problems.resolve(FAULT)
+
+    async def _write(self, event: EventRecord, writer: Writer) -> None:
         events = f"/api/v1/namespaces/{event.regarding.namespace}/events"
         if event.count > 1:
             changed = {
@@ -295,18 +280,18 @@ class EventRecorder:
             }
             content = msgspec.json.encode(changed)
             try:
-                await self._writer.send(
+                await writer.send(
                     WriteKind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE
                 )
             except errors.KubernetesError as error:
                 if error.status != 404:  # 404: the event expired; create it again
                     raise
-                await self._writer.acquire(WriteKind.EVENT)
+                await writer.acquire(WriteKind.EVENT)
             else:
                 return
-        await self._writer.send(WriteKind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
+        await writer.send(WriteKind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
 
-    def _drop(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         self._monitoring.events_dropped.labels(reason).inc()
 
 

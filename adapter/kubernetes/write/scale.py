@@ -4,6 +4,8 @@ A write is one PUT against the resource version that the count was decided from,
 change that the decision did not see. After a conflict the caller reads the scale and decides again.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from adapter import errors
@@ -17,22 +19,25 @@ from adapter.kubernetes.write.writer import WriteKind, Writer
 
 
 class ScaleWriter:
-    """Reads and writes scales through a `Writer`. All calls raise `errors.KubernetesError`."""
+    """Reads and writes scales. All calls raise `errors.KubernetesError`, those that write NotLeadingError.
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    `find_writer` returns the writer of a namespace; NotLeadingError if this process may not write there.
+    """
+
+    def __init__(self, find_writer: Callable[[str], Writer]) -> None:
+        self._find_writer = find_writer
 
     async def acquire(self, target: ScaleTarget) -> None:
-        """Wait for the write slot of one `put_scale`; `errors.NotLeadingError`."""
-        _, namespace, _, name, _ = target.path.rsplit("/", 4)
-        await self._writer.acquire(WriteKind.SCALE, namespace, name)
+        """Wait for the write slot of one `put_scale`."""
+        namespace, name = _names(target)
+        await self._find_writer(namespace).acquire(WriteKind.SCALE, namespace, name)
 
-    def give_back(self) -> None:
-        self._writer.give_back()
+    def give_back(self, target: ScaleTarget) -> None:
+        self._find_writer(_names(target)[0]).give_back()
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
-        """Write a count against the version of the target; return the new version. NotLeadingError."""
-        _, namespace, _, name, _ = target.path.rsplit("/", 4)
+        """Write a count against the version of the target; return the new version."""
+        namespace, name = _names(target)
         document = {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
@@ -40,12 +45,14 @@ class ScaleWriter:
             "spec": {"replicas": replicas},
         }
         content = msgspec.json.encode(document)
-        response = await self._writer.send(WriteKind.SCALE, "PUT", target.path, content)
+        writer = self._find_writer(namespace)
+        response = await writer.send(WriteKind.SCALE, "PUT", target.path, content)
         return _decode(response, f"update {target.path}").resource_version
 
     async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
         """Read the scale of a target, which does not name the writer of the count."""
-        seen = _decode(await self._writer.client.get(target.path), f"get {target.path}")
+        client = self._find_writer(_names(target)[0]).client
+        seen = _decode(await client.get(target.path), f"get {target.path}")
         return target._replace(
             replicas=seen.replicas or 0,
             status_replicas=seen.status_replicas,
@@ -55,6 +62,12 @@ class ScaleWriter:
             uid=seen.uid or target.uid,
             since="",
         )
+
+
+def _names(target: ScaleTarget) -> tuple[str, str]:
+    """Return the namespace and the name of a target."""
+    _, namespace, _, name, _ = target.path.rsplit("/", 4)
+    return namespace, name
 
 
 def is_superseded(error: errors.KubernetesError) -> bool:

@@ -1,7 +1,6 @@
 """Autoscalers and metrics by the ten thousand, as a tenant may make them: no step holds the loop."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import polling
 from adapter.autoscaler.metrics.feed import DELAYED, Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
-from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventOutlet, Regarding
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -17,6 +16,7 @@ from adapter.telemetry.problems import ProblemLog
 from tests.support import steps
 from tests.support.clock import LoopClock, ShiftedClock
 from tests.support.waiting import until
+from tests.support.writing import open_outbox
 
 MANY = 10_000
 LONGEST = 0.3
@@ -47,9 +47,8 @@ class Load:
         self.clock = clock
         self.monitoring = Monitoring()
         problems = ProblemLog(self.monitoring, self.clock)
-        unused: Any = None  # nothing is written
-        backlog = EventBacklog(self.monitoring)
-        self.recorder = EventRecorder(unused, self.clock, lambda: 0.5, self.monitoring, problems, backlog)
+        outbox = open_outbox(None, problems, self.clock, self.monitoring)  # nothing is written
+        self.recorder = EventOutlet(outbox, self.clock, lambda: 0.5, self.monitoring, problems)
         self.delayed: set[Key] = set()
         self.answered: set[Key] = set()
         self.polled = 0

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.boost import config_map
 from adapter.kubernetes.cache import autoscalers, endpoint_slices, pod_codec, scale_codec, schedules
 from adapter.kubernetes.cache.scale_codec import ReplicaPaths
 from adapter.kubernetes.codec import PARTIAL_METADATA, ListDecoder, ObjectCodec, Unreadable
+from adapter.kubernetes.write import config_map
 from adapter.model.autoscaling.boost import ANNOTATIONS
 from tests.kubernetes.cache.test_autoscalers import hpa
 from tests.support.schedules import document as schedule

@@ -3,12 +3,11 @@
 tests/e2e/test_idle_scale_down.py shows what a real API server makes of it.
 """
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from adapter.kubernetes.write.deletion_costs import DeletionCosts
+from adapter.kubernetes.write import deletion_costs
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from tests.support.writing import HandWriter
@@ -17,8 +16,7 @@ from tests.support.writing import HandWriter
 @pytest.mark.parametrize("cost", [-3, None], ids=["set", "taken back"])
 async def test_an_apply_names_the_annotation_and_nothing_else(cost: int | None) -> None:
     writer: Any = HandWriter()
-    await DeletionCosts(writer, asyncio.Semaphore()).apply("default", "web-1", cost, "web")
-    assert writer.slots == [(WriteKind.COST, "default", "web")]
+    await deletion_costs.apply(writer, "default", "web-1", cost)
     ((kind, method, path, document, options),) = writer.sent
     assert (kind, method, path) == (WriteKind.COST, "PATCH", "/api/v1/namespaces/default/pods/web-1")
     assert options == {"content_type": "application/apply-patch+yaml", "manager": "fastpath-idle-scale-down"}

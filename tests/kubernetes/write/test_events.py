@@ -1,16 +1,16 @@
 """Events at the API server: their form, their counts, and what happens when they cannot be written."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from adapter.kubernetes.write import events
-from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventOutlet, Regarding
+from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 from tests.support.writing import Desk, desk_on
 
 WEB = Regarding("fastpath.io/v1alpha1", "FastPathAutoscaler", "default", "web", "uid-1", "42")
@@ -21,10 +21,7 @@ class EventOffice:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        backlog = EventBacklog(desk.monitoring)
-        self.recorder = EventRecorder(
-            desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults, backlog
-        )
+        self.recorder = EventOutlet(desk.outbox, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
 
     def say(
         self, message: str, reason: str = "SuccessfulRescale", kind: str = "Normal", about: Regarding = WEB
@@ -38,20 +35,13 @@ class EventOffice:
         return self.desk.sample("fastpath_events_dropped_total", reason=reason)
 
 
-@contextlib.asynccontextmanager
-async def at_work(office: EventOffice) -> AsyncIterator[EventOffice]:
-    task = asyncio.create_task(office.recorder.run())
-    yield office
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled(), task
-
-
 @pytest.fixture
 async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EventOffice]:
     monkeypatch.setattr(events, "RETRY", 0.01)
-    async with Cluster() as cluster, desk_on(cluster) as desk, at_work(EventOffice(desk)) as office:
-        yield office
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        office = EventOffice(desk)
+        async with running(desk.outbox.run()):
+            yield office
 
 
 async def test_an_event_has_the_form_of_the_hpa_controllers(office: EventOffice) -> None:
@@ -154,11 +144,11 @@ async def test_a_long_text_is_cut(office: EventOffice) -> None:
 async def test_the_orderly_end_writes_what_is_recorded(cluster: Cluster, desk: Desk) -> None:
     office = EventOffice(desk)
     cluster.delay(0.1, "create", "events")
-    async with at_work(office):
+    async with running(desk.outbox.run()):
         office.say("one")
         office.say("two")
         await until(lambda: desk.asked("create", "events"))
-    await office.recorder.drain(1.0)
+        await desk.outbox.drain(slices.slice_of("default"), 1.0)
     assert max((event["message"], event["count"]) for event in office.events()) == ("two", 1)
     assert {event["message"] for event in office.events()} == {"one", "two"}
 
@@ -166,13 +156,12 @@ async def test_the_orderly_end_writes_what_is_recorded(cluster: Cluster, desk: D
 async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
     office = EventOffice(desk)
     cluster.fail(503, "create", "events", 100)
-    async with at_work(office):
+    async with running(desk.outbox.run()), asyncio.timeout(0.5):
         office.say("one")
         await until(desk.faults.active)
-    cluster.delay(10, "create", "events")
-    office.say("two")
-    async with asyncio.timeout(0.5):
-        await office.recorder.drain(0.05)
+        cluster.delay(10, "create", "events")
+        office.say("two")
+        await desk.outbox.drain(slices.slice_of("default"), 0.05)
     assert office.dropped("fenced") == 2
     assert not desk.faults.active(), "with the term its faults are over"
 

@@ -1,4 +1,4 @@
-"""What the writers of all slices share: limits are for the process, and the gauge counts all slices."""
+"""Two slices in one process: limits are for the process, and each gauge counts both slices."""
 
 import asyncio
 from typing import cast
@@ -6,9 +6,11 @@ from typing import cast
 import pytest
 
 from adapter.kubernetes.write import events, status
-from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
-from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters
-from adapter.kubernetes.write.writer import WriteKind, Writer
+from adapter.kubernetes.write.events import EventOutlet, Regarding
+from adapter.kubernetes.write.outbox import Outbox
+from adapter.kubernetes.write.status import StatusOutlet, StatusUpdate
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -20,29 +22,29 @@ pytestmark = pytest.mark.looptime
 
 
 class Slices:
-    """Two slices of a process, the namespaces a and b."""
+    """Two slices of a process, those of the namespaces a and b."""
 
     def __init__(self) -> None:
         clock, self.monitoring = LoopClock(), Monitoring()
         problems = ProblemLog(self.monitoring, clock)
         self.writer = HandWriter()
         self.writer.ends.clear()
-        used = cast("Writer", self.writer)
-        shared, backlog = StatusWriters(self.monitoring), EventBacklog(self.monitoring)
-        self.statuses = {name: StatusWriter(used, clock, problems, shared) for name in "ab"}
-        self.events = {
-            name: EventRecorder(used, clock, lambda: 0.0, self.monitoring, problems, backlog) for name in "ab"
-        }
+        limiter = WriteRateLimiter(1_000_000.0, clock, self.monitoring)
+        self.outbox = Outbox(limiter, clock, self.monitoring, problems.defects)
+        for namespace in "ab":
+            self.outbox.begin(slices.slice_of(namespace), cast("Writer", self.writer))
+        self.statuses = StatusOutlet(self.outbox, clock, problems)
+        self.events = EventOutlet(self.outbox, clock, lambda: 0.0, self.monitoring, problems)
 
     def submit(self, namespace: str, number: int, replicas: int = 3) -> None:
         wanted = HorizontalPodAutoscalerStatus(desired_replicas=replicas)
         path = f"{namespace}/{number}"
         update = StatusUpdate(namespace, str(number), "uid", path, "1", wanted, dict)
-        self.statuses[namespace].submit(update, HorizontalPodAutoscalerStatus())
+        self.statuses.submit(update, HorizontalPodAutoscalerStatus())
 
     def record(self, namespace: str, number: int) -> None:
         about = Regarding("v1", "FastPathAutoscaler", namespace, str(number), "uid")
-        self.events[namespace].record(about, "Normal", "SuccessfulRescale", "New size: 3")
+        self.events.record(about, "Normal", "SuccessfulRescale", "New size: 3")
 
     def paths(self) -> list[str]:
         """Return where writes were sent that have ended."""
@@ -56,57 +58,63 @@ class Slices:
 
 
 async def test_the_gauge_counts_all_slices_and_none_that_was_handed_over() -> None:
-    slices = Slices()
+    both = Slices()
     for number in range(3):
-        slices.submit("a", number)
-        slices.record("a", number)
-    slices.submit("b", 0)
-    slices.record("b", 0)
-    assert slices.waiting(WriteKind.STATUS) == 4
-    assert slices.waiting(WriteKind.EVENT) == 4
-    await asyncio.gather(slices.statuses["a"].drain(0.1), slices.events["a"].drain(0.1))
-    assert slices.waiting(WriteKind.STATUS) == 1
-    assert slices.waiting(WriteKind.EVENT) == 1
-    assert slices.dropped("fenced") == 3
+        both.submit("a", number)
+        both.record("a", number)
+    both.submit("b", 0)
+    both.record("b", 0)
+    assert both.waiting(WriteKind.STATUS) == 4
+    assert both.waiting(WriteKind.EVENT) == 4
+    await both.outbox.drain(slices.slice_of("a"), 0.1)
+    assert both.waiting(WriteKind.STATUS) == 1
+    assert both.waiting(WriteKind.EVENT) == 1
+    assert both.dropped("fenced") == 3
 
 
 async def test_statuses_are_written_at_once_for_all_slices_together() -> None:
-    slices = Slices()
+    both = Slices()
     for number in range(20):
-        slices.submit("a", number)
-        slices.submit("b", number)
-    async with running(slices.statuses["a"].run()):
-        async with running(slices.statuses["b"].run()):
-            await asyncio.sleep(1)
-            assert slices.writer.under_way == status.AT_ONCE
-        slices.writer.ends.set()
+        both.submit("a", number)
+        both.submit("b", number)
+    async with running(both.outbox.run()):
         await asyncio.sleep(1)
-        assert {f"a/{number}" for number in range(20)} <= set(slices.paths()), (
-            "a slice that ends keeps no other from writing"
-        )
+        assert both.writer.under_way == status.AT_ONCE
+        await both.outbox.drain(slices.slice_of("b"), 0.1)
+        await asyncio.sleep(1)
+        assert both.writer.under_way == status.AT_ONCE
+        both.writer.ends.set()
+        await asyncio.sleep(1)
+        assert {f"a/{number}" for number in range(20)} == set(both.paths()), "no write outlives its term"
 
 
 async def test_events_wait_for_all_slices_together_and_the_largest_namespace_loses_its_latest() -> None:
-    slices = Slices()
+    both = Slices()
     for number in range(events.QUEUED):
-        slices.record("a", number)
-    slices.record("b", 0)
-    slices.record("a", 0)
-    assert slices.waiting(WriteKind.EVENT) == events.QUEUED
-    assert slices.dropped("queue") == 2
-    slices.writer.ends.set()
-    async with running(slices.events["b"].run()):
+        both.record("a", number)
+    both.record("b", 0)
+    both.record("a", 0)
+    assert both.waiting(WriteKind.EVENT) == events.QUEUED
+    assert both.dropped("queue") == 2
+    both.writer.ends.set()
+    async with running(both.outbox.run()):
         await asyncio.sleep(1)
-    assert slices.paths() == ["/api/v1/namespaces/b/events"]
+    assert len(both.paths()) == events.QUEUED
+    assert both.paths()[1] == "/api/v1/namespaces/b/events", "namespaces take turns"
 
 
-async def test_repeated_events_are_remembered_by_the_process() -> None:
-    """A slice that comes back goes on with the counts."""
-    slices = Slices()
-    slices.writer.ends.set()
-    for _ in range(2):
-        slices.record("a", 0)
-    async with running(slices.events["a"].run()):
+async def test_a_slice_that_comes_back_goes_on_with_the_counts_of_events() -> None:
+    both, number = Slices(), slices.slice_of("a")
+    both.writer.ends.set()
+    async with running(both.outbox.run()):
+        both.record("a", 0)
         await asyncio.sleep(1)
-    first, second = slices.paths()
+        await both.outbox.drain(number)
+        both.record("a", 0)
+        await asyncio.sleep(1)
+        assert both.dropped("fenced") == 1
+        both.outbox.begin(number, cast("Writer", both.writer))
+        both.record("a", 0)
+        await asyncio.sleep(1)
+    first, second = both.paths()
     assert second.startswith(f"{first}/")

@@ -31,7 +31,7 @@ def replicas(desk: Desk) -> int:
 
 
 async def write(desk: Desk, replicas: int, resource_version: str) -> str:
-    scales = ScaleWriter(desk.writer)
+    scales = ScaleWriter(desk.outbox.find_writer)
     await scales.acquire(WEB)
     return await scales.put_scale(WEB._replace(resource_version=resource_version), replicas)
 
@@ -50,7 +50,7 @@ async def test_one_put_and_no_get(desk: Desk) -> None:
 
 async def test_a_scale_is_read(desk: Desk) -> None:
     uid = desk.cluster.get("deployments", "web")["metadata"]["uid"]
-    scale = await ScaleWriter(desk.writer).get_scale(WEB)
+    scale = await ScaleWriter(desk.outbox.find_writer).get_scale(WEB)
     assert scale == ScaleTarget(2, 0, "app=web", version(desk), "", WEB.path, uid)
 
 
@@ -77,7 +77,7 @@ async def test_a_refusal_of_the_server(desk: Desk, code: int, *, superseded: boo
 async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
     """The write succeeded; the retry of the HTTP client meets a conflict, and the scale shows the count."""
     desk.cluster.lose_answers("update", "deployments/scale", 1)
-    scales = ScaleWriter(desk.writer)
+    scales = ScaleWriter(desk.outbox.find_writer)
     await scales.get_scale(WEB)  # over the connection that will break
     caught = await error_of(write(desk, 5, version(desk)))
     assert is_superseded(caught)
@@ -85,21 +85,26 @@ async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
     assert (await scales.get_scale(WEB)).replicas == replicas(desk) == 5
 
 
-async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
-    with pytest.raises(KubernetesError, match="response is not a Scale object"):
-        await ScaleWriter(desk.writer).get_scale(WEB._replace(path="/version"))
-
-
 class Bare:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
     async def get(self, _path: str) -> ResponseBody:
-        return ResponseBody("application/json", b'{"metadata": {}}')
+        return ResponseBody("application/json", self._content)
 
 
-async def test_a_scale_without_a_version(desk: Desk) -> None:
-    """A PUT could not be bound to what was read."""
-    desk.writer.client = Bare()  # type: ignore[assignment]  # all that is called
-    with pytest.raises(KubernetesError, match="without a resource version"):
-        await ScaleWriter(desk.writer).get_scale(WEB)
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(b'["major", "minor"]', "response is not a Scale object", id="something else"),
+        # a PUT could not be bound to what was read
+        pytest.param(b'{"metadata": {}}', "without a resource version", id="no version"),
+    ],
+)
+async def test_an_answer_that_is_no_scale(desk: Desk, content: bytes, why: str) -> None:
+    desk.writer.client = Bare(content)  # type: ignore[assignment]  # all that is called
+    with pytest.raises(KubernetesError, match=why):
+        await ScaleWriter(desk.outbox.find_writer).get_scale(WEB)
 
 
 # --- the fence ----------------------------------------------------------------------------------------------

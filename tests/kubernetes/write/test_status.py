@@ -12,15 +12,16 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import status as statuswriter
-from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters, is_urgent
+from adapter.kubernetes.write.status import StatusOutlet, StatusUpdate, is_urgent
 from adapter.kubernetes.write.writer import WriteKind
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
 from adapter.telemetry.metrics import Monitoring
@@ -28,9 +29,10 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import LoopClock
 from tests.support.scripts import Scripts
-from tests.support.waiting import until
-from tests.support.writing import Desk, desk_on
+from tests.support.waiting import running, until
+from tests.support.writing import Desk, desk_on, open_outbox
 
+SLICE = slices.slice_of("default")
 FOLDER = Path(__file__).parent / "scripts"
 PATH = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/{}/status"
 READY = Condition("AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size")
@@ -65,15 +67,6 @@ def test_what_may_not_wait(wanted: HorizontalPodAutoscalerStatus, *, urgent: boo
     assert is_urgent(CALM, wanted) is urgent
 
 
-@contextlib.asynccontextmanager
-async def running(writer: StatusWriter) -> AsyncIterator[None]:
-    task = asyncio.create_task(writer.run())
-    yield
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled(), task
-
-
 # --- when a status is written -------------------------------------------------------------------------------
 
 
@@ -101,8 +94,9 @@ class Queue:
         self._granted: Callable[[], object] = lambda: None
         self.running = contextlib.AsyncExitStack()
         clock, monitoring = LoopClock(), Monitoring()
-        problems, shared = ProblemLog(monitoring, clock), StatusWriters(monitoring)
-        self.writer = StatusWriter(self, clock, problems, shared)  # type: ignore[arg-type]  # all it calls
+        problems, itself = ProblemLog(monitoring, clock), cast("Any", self)
+        self.outbox = open_outbox(itself, problems, clock, monitoring, itself)
+        self.writer = StatusOutlet(self.outbox, clock, problems)
 
     async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
@@ -147,7 +141,7 @@ class Queue:
         self._granted = forget
 
     async def run(self) -> None:
-        await self.running.enter_async_context(running(self.writer))
+        await self.running.enter_async_context(running(self.outbox.run()))
 
     @staticmethod
     async def sleep(seconds: str) -> None:
@@ -196,8 +190,7 @@ class StatusOffice:
         self.desk = desk
         self.failed: list[KubernetesError] = []
         self.is_broken = False
-        shared = StatusWriters(desk.monitoring)
-        self.writer = StatusWriter(desk.writer, desk.clock, desk.faults, shared, self.note)
+        self.writer = StatusOutlet(desk.outbox, desk.clock, desk.faults, self.note)
 
     def note(self, _: StatusUpdate, error: KubernetesError) -> None:
         if self.is_broken:
@@ -312,7 +305,7 @@ async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StatusOffice]
     async with Cluster() as cluster, desk_on(cluster) as desk:
         office = StatusOffice(desk)
         office.make("web", "api")
-        async with running(office.writer):
+        async with running(office.desk.outbox.run()):
             yield office
 
 
@@ -342,11 +335,11 @@ async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Des
     office = StatusOffice(desk)
     office.make("web", "api")
     cluster.delay(0.1, "patch")
-    async with running(office.writer):
+    async with running(office.desk.outbox.run()):
         office.put(change(desired_replicas=3))
         office.put(change(observed_generation=3), "api")
         await until(lambda: office.patches)
-    await office.writer.drain(1.0)
+        await desk.outbox.drain(SLICE, 1.0)
     await until(office.status)
     assert office.status()["desiredReplicas"] == 3
     assert office.status("api") is None
@@ -357,8 +350,8 @@ async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
     office.make("web")
     cluster.delay(10, "patch")
     office.put(change(desired_replicas=3))
-    async with asyncio.timeout(0.5):
-        await office.writer.drain(0.05)
+    async with running(desk.outbox.run()), asyncio.timeout(0.5):
+        await desk.outbox.drain(SLICE, 0.05)
 
 
 async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -> None:
@@ -367,7 +360,8 @@ async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -
     cluster.fail(409, "patch", "horizontalpodautoscalers/status")
     cluster.forbid("get", "horizontalpodautoscalers/status")
     office.put(change(desired_replicas=3))
-    await office.writer.drain(0.2)
+    async with running(desk.outbox.run()):
+        await desk.outbox.drain(SLICE, 0.2)
     assert [error.status for error in office.failed[:1]] == [403]
     assert not office.desk.faults.active(), "with the term its faults are over"
 

@@ -113,7 +113,7 @@ async def test_pending_capacity_is_part_of_a_record() -> None:
     test_pending.jobs(bench, 1600)
     await bench.step(1)
     export = debug.show(bench.controller, "default", "web", "").body.decode()
-    bench.controller.close()
+    bench.close()
 
     done = replay.replay(export, "journal.json")
     assert (done.differences, done.first) == (0, None)

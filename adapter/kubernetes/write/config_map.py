@@ -1,4 +1,4 @@
-"""Stores what the next owner has to know in a ConfigMap, each time against the version that was read.
+"""ConfigMaps with what the next owner of a slice has to know, each written against the version that was read.
 
 Every write replaces the resource version that it was made from, and makes a new one even if it changes no
 floor (annotation `WRITTEN_FROM`). So a write that is still under way, of a previous owner or of our own, can
@@ -7,7 +7,9 @@ stored one; another write follows it, even if it changes nothing, because after 
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,8 +17,12 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes import client, transport
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
+from adapter.kubernetes.write.outbox import UNEXPECTED_PAUSE, Due, Outbox, Outlet, Place
 from adapter.kubernetes.write.writer import WriteKind, Writer, may_have_been_applied
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.floor import LABEL
+from adapter.model.clock import Clock
+from adapter.telemetry.problems import ProblemLog
 
 AGAIN = 5
 """How often a write is repeated, from what is stored by then, before it fails."""
@@ -178,3 +184,69 @@ def _may_help(error: errors.KubernetesError, stored: ConfigMapState) -> bool:
     """Tell whether a write may succeed if it is made from what is stored by now."""
     is_gone = error.status == 404 and bool(stored.version)
     return is_gone or error.status in {409, 429} or error.reason == transport.RESET
+
+
+# -- through the outbox --------------------------------------------------------------------------------------
+
+
+class StoredInTerm(ABC):
+    """What a term keeps in one ConfigMap: it knows when that is to be written, and deals with failures."""
+
+    @abstractmethod
+    def due(self, now: float) -> Due:
+        """Return when to `write`, in monotonic seconds."""
+
+    @abstractmethod
+    async def write(self) -> None:
+        """Bring the ConfigMap up to date."""
+
+    def ends(self) -> bool:
+        """Note that the term ends; tell whether there is a last `write`, which is due now."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Note that the term has ended."""
+
+
+class ConfigMapOutlet(Outlet[StoredInTerm]):
+    """Sends the ConfigMaps of a kind. Each waits for its slot itself, after it was read."""
+
+    needs_slot = False
+    at_once = slices.COUNT  # a slot is the limit
+
+    def __init__(self, outbox: Outbox, kind: WriteKind, unexpected: str) -> None:
+        self.kind, self.unexpected = kind, unexpected
+        self.outbox = outbox
+        outbox.open(self)
+
+    def due(self, value: StoredInTerm, now: float) -> Due:
+        return value.due(now)
+
+    def ends(self, value: StoredInTerm) -> bool:
+        return value.ends()
+
+    async def send(self, value: StoredInTerm, writer: Writer) -> None:  # noqa: ARG002 - it has the same one
+        await value.write()
+
+    def failed(self, value: StoredInTerm, error: Exception, tries: int) -> float:  # noqa: ARG002
+        return UNEXPECTED_PAUSE
+
+    def dropped(self, value: StoredInTerm) -> None:
+        value.close()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSlot:
+    """Where a term stores: ConfigMaps of the slice `number`, in the namespace of the scaler."""
+
+    outlet: ConfigMapOutlet
+    writer: Writer
+    namespace: str
+    number: int
+    clock: Clock
+    problems: ProblemLog
+
+    def submit(self, name: str, stored: StoredInTerm) -> None:
+        """Begin with a ConfigMap, or note that it may be due sooner."""
+        self.outlet.outbox.submit(self.outlet, Place("", name), stored, self.number)
