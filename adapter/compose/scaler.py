@@ -41,9 +41,9 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.ownership import installation_lock
-from adapter.kubernetes.ownership.lease import Fence, Unfenced
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.term import Term
 from adapter.kubernetes.write import deletion_costs
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.kubernetes.write.events import EventBacklog, EventRecorder
@@ -216,14 +216,14 @@ class Scaler:
                 scalers=self.count_scalers,
             ) as poller:
 
-                async def work(number: int, fence: Fence) -> None:
-                    await self._scale(number, fence, poller)
+                async def work(term: Term) -> None:
+                    await self._scale(term, poller)
 
                 if self._keeper is not None:
                     await self._keeper.run(work)
                 async with asyncio.TaskGroup() as group:
                     for number in range(slices.COUNT):
-                        group.create_task(work(number, Unfenced()), name=f"slice {number}")
+                        group.create_task(work(Term(number)), name=f"slice {number}")
         finally:
             await self._forecaster.close()
             monitoring.forecast_values.set(0)
@@ -236,10 +236,10 @@ class Scaler:
         if self._runtime.watching.scope is not None:
             await self._runtime.watching.scope.wait_complete()
 
-    async def _scale(self, number: int, fence: Fence, poller: Poller) -> None:
+    async def _scale(self, term: Term, poller: Poller) -> None:
         runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
-        problems = runtime.problems
-        writer = Writer(runtime.client, fence, self._limiter, clock, monitoring, runtime.source_problems)
+        problems, number = runtime.problems, term.number
+        writer = Writer(runtime.client, term, self._limiter, clock, monitoring, runtime.source_problems)
         if runtime.watching.scope is not None:
             await runtime.watching.scope.wait_for(number)
         await self._registry.wait_for_any(number)

@@ -19,9 +19,9 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.term import Term
 from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters
@@ -73,12 +73,12 @@ class SliceScaler:
                 finally:
                     cache.cancel()
 
-    async def _work(self, number: int, fence: Fence) -> None:
-        if number != slices.slice_of(self.namespace):
+    async def _work(self, term: Term) -> None:
+        if term.number != slices.slice_of(self.namespace):
             await asyncio.Event().wait()
         budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         refusals = SourceProblems(self._clock, self._problems)
-        writer = Writer(self._client, fence, budget, self._clock, self._monitoring, refusals)
+        writer = Writer(self._client, term, budget, self._clock, self._monitoring, refusals)
         statuses = StatusWriter(writer, self._clock, self._problems, StatusWriters(self._monitoring))
         backlog = EventBacklog(self._monitoring)
         events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems, backlog)
