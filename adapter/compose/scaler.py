@@ -41,9 +41,9 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.ownership import installation_lock
-from adapter.kubernetes.ownership.lease import Fence, Unfenced
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.term import Term
 from adapter.kubernetes.write.config_map import ConfigMapOutlet, StoreSlot
 from adapter.kubernetes.write.events import EventOutlet
 from adapter.kubernetes.write.outbox import Outbox
@@ -233,15 +233,15 @@ class Scaler:
                 for name, coroutine in tasks.items():
                     group.create_task(coroutine, name=f"scaler: {name}")
 
-                async def work(number: int, fence: Fence) -> None:
-                    await self._scale(number, fence, controller)
+                async def work(term: Term) -> None:
+                    await self._scale(term, controller)
 
                 # The slices end first, one after the other: what decides and writes runs until the last has.
                 if self._keeper is not None:
                     await self._keeper.run(work)
                 async with asyncio.TaskGroup() as every:
                     for number in range(slices.COUNT):
-                        every.create_task(work(number, Unfenced()), name=f"slice {number}")
+                        every.create_task(work(Term(number)), name=f"slice {number}")
         finally:
             await self._forecaster.close()
             monitoring.forecast_values.set(0)
@@ -254,19 +254,20 @@ class Scaler:
         if self._runtime.watching.scope is not None:
             await self._runtime.watching.scope.wait_complete()
 
-    async def _scale(self, number: int, fence: Fence, controller: Controller) -> None:
+    async def _scale(self, term: Term, controller: Controller) -> None:
         """Decide and write for a slice until cancelled; then end its term, with no write left in flight.
 
         The order of the end matters. Raises that wait for their floor are given up first, since writes wait
         for them. Then writes in progress end, and what they report is drained with the rest. The states are
         dropped last: until then they are what is stored for the next owner.
         """
-        runtime, clock, problems = self._runtime, self._runtime.clock, self._runtime.problems
+        runtime, clock, number = self._runtime, self._runtime.clock, term.number
+        problems = runtime.problems
         if runtime.watching.scope is not None:
             await runtime.watching.scope.wait_for(number)
         await self._registry.wait_for_any(number)
         writer = Writer(
-            runtime.client, fence, self._limiter, clock, runtime.monitoring, runtime.source_problems
+            runtime.client, term, self._limiter, clock, runtime.monitoring, runtime.source_problems
         )
         self._outbox.begin(number, writer)
         floors = FloorWriter(StoreSlot(self._floors, writer, runtime.namespace, number, clock, problems))

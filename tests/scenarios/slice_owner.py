@@ -19,9 +19,9 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.term import Term
 from adapter.kubernetes.write.events import EventOutlet, Regarding
 from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.scale import ScaleWriter
@@ -81,16 +81,16 @@ class SliceScaler:
                     for task in tasks:
                         task.cancel()
 
-    async def _work(self, number: int, fence: Fence) -> None:
-        if number != slices.slice_of(self.namespace):
+    async def _work(self, term: Term) -> None:
+        if term.number != slices.slice_of(self.namespace):
             await asyncio.Event().wait()
         refusals = SourceProblems(self._clock, self._problems)
-        writer = Writer(self._client, fence, self._budget, self._clock, self._monitoring, refusals)
-        self._outbox.begin(number, writer)
+        writer = Writer(self._client, term, self._budget, self._clock, self._monitoring, refusals)
+        self._outbox.begin(term.number, writer)
         try:
             await self._scale(ScaleWriter(self._outbox.find_writer))
         finally:
-            await self._outbox.drain(number, 0.2)
+            await self._outbox.drain(term.number, 0.2)
 
     async def _scale(self, scales: ScaleWriter) -> None:
         """Follow the load as a scaler does: at once, without end, from the state that was last seen."""

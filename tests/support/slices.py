@@ -26,11 +26,10 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.client import KubernetesClient, ListWatch, ResponseBody
 from adapter.kubernetes.codec import WatchEvent
 from adapter.kubernetes.ownership import installation_lock
-from adapter.kubernetes.ownership.held_slice import Work
-from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.ownership.lease_view import LABEL
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.term import Term, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -137,12 +136,12 @@ class SliceWorld:
         self.leases: dict[str, Document] = {}
         self.log: list[LeaseChange] = []
         self.processes: list[Process] = []
-        self.writers: defaultdict[int, list[tuple[Process, Fence]]] = defaultdict(list)
-        """Those that work on a slice, each with its fence. What a process that was killed has sent may land
-        until its fence is closed.
+        self.writers: defaultdict[int, list[tuple[Process, Term]]] = defaultdict(list)
+        """Those that work on a slice, each with its term. What a process that was killed has sent may land
+        while its term is open.
         """
-        self.ended: defaultdict[int, list[tuple[Process, Fence]]] = defaultdict(list)
-        """Those whose work has ended, while their fence is open."""
+        self.ended: defaultdict[int, list[tuple[Process, Term]]] = defaultdict(list)
+        """Those whose work has ended, while their term is open."""
         self.contested: set[int] = set()
         """Slices that several may work on."""
         self.failures: list[str] = []
@@ -211,7 +210,7 @@ class SliceWorld:
         """Note if two processes could write for one slice."""
         for number in self.contested:
             able = [*self.writers[number], *self.ended[number]]
-            writing = [process.identity for process, fence in able if is_open(fence)]
+            writing = [process.identity for process, term in able if is_open(term)]
             if len(writing) > 1:
                 self.failures.append(f"at {self.now:.3f} slice {number} has {writing}")
 
@@ -352,19 +351,19 @@ class SliceWorld:
 
     def shares(self, among: Collection["Process"] | None = None) -> list[int]:
         """Return how many slices each of these processes owns, by default of those that are there to stay."""
-        owned = [process for working in self.writers.values() for process, fence in working if is_open(fence)]
+        owned = [process for working in self.writers.values() for process, term in working if is_open(term)]
         return [owned.count(process) for process in (self.alive if among is None else among)]
 
     def is_fair(self, among: Collection["Process"] | None = None) -> bool:
         """Return whether these processes own every slice, and none two more than another."""
         working = list(itertools.chain.from_iterable(self.writers.values()))
         if len(working) > slices.COUNT:
-            working = [(process, fence) for process, fence in working if is_open(fence)]
+            working = [(process, term) for process, term in working if is_open(term)]
         owned = [process for process, _ in working]
         shares = [owned.count(process) for process in (self.alive if among is None else among)]
         is_even = sum(shares) == slices.COUNT and max(shares) - min(shares) <= 1
-        # to look at each fence takes longer than all that happens
-        return is_even and all(is_open(fence) for _, fence in working)
+        # to look at each term takes longer than all that happens
+        return is_even and all(is_open(term) for _, term in working)
 
     def close(self) -> None:
         """End all processes without a trace: what they still want to do has no effect."""
@@ -374,9 +373,9 @@ class SliceWorld:
             process.close()
 
 
-def is_open(fence: Fence) -> bool:
+def is_open(term: Term) -> bool:
     try:
-        return fence.check() > 0
+        return term.check() > 0
     except NotLeadingError:
         return False
 
@@ -449,9 +448,10 @@ class Process:
             finally:
                 cache.cancel()
 
-    async def _work(self, number: int, fence: Fence) -> None:
+    async def _work(self, term: Term) -> None:
+        number = term.number
         working = self.world.writers[number]
-        working.append((self, fence))
+        working.append((self, term))
         self.world.begun += 1
         self.world.note_owner(number)
         self.world.check()
@@ -459,9 +459,9 @@ class Process:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(DRAIN)
-            if (self, fence) in working:
-                working.remove((self, fence))
-                self.world.ended[number].append((self, fence))
+            if (self, term) in working:
+                working.remove((self, term))
+                self.world.ended[number].append((self, term))
                 self.world.note_owner(number)
 
     def leave(self) -> None:

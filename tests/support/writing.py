@@ -11,6 +11,7 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.ownership.term import Term
 from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.model.autoscaling import slices
@@ -30,12 +31,13 @@ class Sent(NamedTuple):
     options: dict[str, Any]
 
 
-class HandFence:
-    """A fence that is open until a test shuts it; `passes` is how many more checks it lets through, None for
+class HandFence(Term):
+    """A term that is open until a test shuts it; `passes` is how many more checks it lets through, None for
     all, `left` the seconds it gives.
     """
 
     def __init__(self) -> None:
+        super().__init__(0)
         self.passes: int | None = None
         self.left = 10.0
 

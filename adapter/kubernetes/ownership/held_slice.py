@@ -1,42 +1,40 @@
 """One slice in the hands of a scaler: its Lease is taken, the work is done, and the Lease is released.
 
 A slice is taken in the version in which it was read, so of two that take it one gets a conflict. While it is
-owned, its fence is open. That closes before the Lease is released, and at once when the view shows that the
-Lease was deleted, or changed by another program.
+owned, its term lasts. That ends before the Lease is released, and at once when the view shows that the Lease
+was deleted, or changed by another program.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from adapter import errors
-from adapter.kubernetes.ownership.lease import Fence, Lease, LeaseRecord, SliceFence
+from adapter.kubernetes.ownership.lease import Lease, LeaseRecord
 from adapter.kubernetes.ownership.membership import next_record, unowned
 from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
 from adapter.kubernetes.ownership.slice_owners import SliceOwners
+from adapter.kubernetes.ownership.term import LeaseFence, Term, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.logs import facts
 from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 
-Work = Callable[[int, Fence], Awaitable[None]]
-"""What the owner of a slice does, cancelled when the slice is given up. It must leave no write in flight."""
-
 
 class HeldSlice:
     """A slice that is being taken, owned or released; it is given up once `surplus` is set."""
 
-    def __init__(self, number: int, fence: SliceFence, leases: ScalerLeases, owners: SliceOwners) -> None:
-        self.number = number
-        self.fence = fence
+    def __init__(self, term: Term, sight: LeaseFence, leases: ScalerLeases, owners: SliceOwners) -> None:
+        self.term = term
+        self.number = term.number
         self.surplus = asyncio.Event()
         self.is_owned = False
+        self._sight = sight
         self._leases = leases
         self._owners = owners
         self._settings = leases.settings
         self._clock = leases.clock
-        self._name = slices.name_of(leases.settings.lease_name, number)
+        self._name = slices.name_of(leases.settings.lease_name, self.number)
         self._store = leases.lease(self._name)
         self._record: LeaseRecord | None = None
         """What was written when the slice was taken, or its Lease made."""
@@ -71,8 +69,9 @@ class HeldSlice:
         if seen is not None and (seen.record == self._record or not self.is_owned):
             self._shown.set()
             return
-        if self.is_owned and (self._shown.is_set() or self.fence.sees(self._since)):
-            self.fence.close()  # before the view counts as newer
+        # a view that shows a renewal sent since then shows what was written before it
+        if self.is_owned and (self._shown.is_set() or self._sight.sent.monotonic > self._since):
+            self.term.end()  # before the view counts as newer
             if not self.surplus.is_set():
                 self._report_lost("" if seen is None else seen.record.holder)
             self.surplus.set()
@@ -115,7 +114,7 @@ class HeldSlice:
 
     async def _work(self, work: Work) -> None:
         """Work until the slice is given up. An error of the work ends the membership, and the process."""
-        working = asyncio.ensure_future(work(self.number, self.fence))
+        working = asyncio.ensure_future(work(self.term))
         leaving = asyncio.create_task(self.surplus.wait(), name="surplus")
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +122,7 @@ class HeldSlice:
             for task in (working, leaving):
                 task.cancel()
             await asyncio.wait({working, leaving})
-            self.fence.close()
+            self.term.end()
             self.is_owned = False
         if not working.cancelled():
             working.result()

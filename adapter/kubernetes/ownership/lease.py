@@ -1,29 +1,20 @@
-"""The Lease of a scaler or of a slice, its object at the API server, and the fence of its holder.
+"""The Lease of a scaler or of a slice, and its object at the API server.
 
 The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version
 that was read, and keeps everything in the object that we do not know (labels, owners, fields of newer
 versions).
-
-The fence is the check before every write. It is open only while this process certainly holds its Lease. No
-other process clears the Lease before its whole duration has passed since the last confirmed renewal was
-*sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every write ends
-by then. The time between deadline and duration covers what the network still delivers and clocks of unequal
-speed. A closed fence never opens again. The next membership has its own, so nothing that is left over from a
-former one can write in it.
 """
 
 import asyncio
 import datetime as dt
-import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, path_of
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.model.clock import Clock
 from adapter.model.resources import known_kind
 
 LEASES = known_kind("coordination.k8s.io/v1", "Lease")
@@ -139,108 +130,3 @@ def _decode(content: bytes, what: str) -> Lease:
 
 def _unfenced() -> None:
     """Check nothing: writes of the Lease itself need no fence."""
-
-
-# -- the fence -----------------------------------------------------------------------------------------------
-
-
-class Fence(Protocol):
-    """The check before a write."""
-
-    def check(self) -> float:
-        """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
-
-
-class ClockReading(NamedTuple):
-    """Both clocks at one instant."""
-
-    monotonic: float
-    wall: float
-
-
-def read_clocks(clock: Clock) -> ClockReading:
-    return ClockReading(clock.monotonic(), clock.wall())
-
-
-class LeaseFence:
-    """The fence of one membership. A renewal is valid for `hold` seconds.
-
-    `tolerance` bounds the divergence of the two clocks.
-
-    The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more
-    than `tolerance`, the clock was set or the machine suspended, which closes the fence. Both can cancel out.
-    """
-
-    def __init__(self, clock: Clock, sent: ClockReading, *, hold: float, tolerance: float) -> None:
-        self.sent = sent
-        """When the last confirmed renewal was sent."""
-        self._clock = clock
-        self._hold = hold
-        self._tolerance = tolerance
-        self.closed = False
-
-    def renewed(self, sent: ClockReading) -> None:
-        """Record the time at which a confirmed renewal was sent."""
-        if sent.monotonic > self.sent.monotonic:
-            self.sent = sent
-
-    def close(self) -> None:
-        """End the membership: no writes from now on."""
-        self.closed = True
-
-    @property
-    def due(self) -> float:
-        """Seconds left for the next renewal, by the monotonic clock alone; 0 or less if none."""
-        return self.sent.monotonic + self._hold - self._clock.monotonic()
-
-    def left(self) -> float:
-        """Return how many seconds a write that starts now may take, 0 for none."""
-        now, sent = read_clocks(self._clock), self.sent
-        parted = abs((now.wall - sent.wall) - (now.monotonic - sent.monotonic))
-        if self.closed or parted > self._tolerance:
-            return 0.0
-        return max(0.0, sent.monotonic + self._hold - now.monotonic)
-
-    def check(self) -> float:
-        """Return `left()`; raise `NotLeadingError` if it is 0."""
-        left = self.left()
-        if left > 0:
-            return left
-        if self.closed:
-            why = "the lease is no longer held"
-        elif self.due > 0:
-            why = "the clock has jumped since the lease was last renewed"
-        else:
-            why = "the lease was not renewed in time"
-        raise errors.NotLeadingError(why)
-
-
-class SliceFence:
-    """The fence of a slice: open until the slice is given up, while that of its owner is.
-
-    If the owner's view of the Leases is old (`sight`), that of the slice may have been deleted.
-    """
-
-    def __init__(self, owner: Fence, sight: LeaseFence) -> None:
-        self._owner = owner
-        self._sight = sight
-        self.closed = False
-
-    def close(self) -> None:
-        self.closed = True
-
-    def sees(self, since: float) -> bool:
-        """Whether the view shows a renewal that was sent after this time, and so what was written before."""
-        return self._sight.sent.monotonic > since
-
-    def check(self) -> float:
-        if self.closed:
-            raise errors.NotLeadingError("the slice belongs to another scaler")
-        return min(self._owner.check(), self._sight.check())
-
-
-class Unfenced:
-    """The fence of a scaler without Leases: always open."""
-
-    def check(self) -> float:
-        return math.inf

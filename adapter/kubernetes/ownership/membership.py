@@ -18,15 +18,13 @@ from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.ownership.lease import (
     RELEASED,
-    ClockReading,
     KubernetesLeases,
     Lease,
-    LeaseFence,
     LeaseRecord,
     micro_time,
-    read_clocks,
 )
 from adapter.kubernetes.ownership.lease_view import LEAVING, WatchedLease
+from adapter.kubernetes.ownership.term import ClockReading, LeaseFence, read_clocks
 from adapter.telemetry.logs import facts
 
 FAULT = "lease"

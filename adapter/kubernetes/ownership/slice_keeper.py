@@ -10,7 +10,7 @@ Two members never own a slice at once:
   (`held_slice`).
 - A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
   that it sees, or learns that another one has.
-- An owner that does not see that a Lease was deleted cannot write. The fence of a slice is open as long as
+- An owner that does not see that a Lease was deleted cannot write. The term of a slice is open as long as
   the watch shows the renewals of its owner's own Lease, and so all that was before them. A scaler that sees
   none for the renew deadline leaves, and joins again when it sees.
 
@@ -27,13 +27,13 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NoReturn
 
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.ownership.held_slice import HeldSlice, Work
+from adapter.kubernetes.ownership.held_slice import HeldSlice
 from adapter.kubernetes.ownership.installation_lock import InstallationLock
-from adapter.kubernetes.ownership.lease import LeaseFence, SliceFence
 from adapter.kubernetes.ownership.lease_view import POD
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership
 from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
 from adapter.kubernetes.ownership.slice_owners import UNSETTLED, SliceOwners
+from adapter.kubernetes.ownership.term import LeaseFence, Term, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.logs import facts
 from adapter.waits import wait_for
@@ -183,7 +183,7 @@ class SliceKeeper:
             self._leases.tidy(group)
             todo = self._plan() if self._lock.allowed else self._stand_back()
             for number in todo.take:
-                held = HeldSlice(number, SliceFence(fence, sight), self._leases, self._owners)
+                held = HeldSlice(Term(number, fence, sight), sight, self._leases, self._owners)
                 self._held[number] = held
                 group.create_task(self._hold(held, work), name=f"slice {number}")
             self._want({*self._held, *todo.expect})

@@ -19,7 +19,7 @@ from typing import Literal
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
-from adapter.kubernetes.ownership.lease import Fence
+from adapter.kubernetes.ownership.term import Term
 from adapter.model.clock import Clock
 from adapter.model.fairness import Precedence, Turns
 from adapter.telemetry.metrics import Monitoring
@@ -148,14 +148,14 @@ class Writer:
     def __init__(
         self,
         client: KubernetesClient,
-        fence: Fence,
+        term: Term,
         limiter: WriteRateLimiter,
         clock: Clock,
         monitoring: Monitoring,
         problems: SourceProblems,
     ) -> None:
         self.client = client
-        self.fence = fence
+        self.term = term
         self._limiter = limiter
         self._clock = clock
         self._monitoring = monitoring
@@ -168,7 +168,7 @@ class Writer:
         and between the objects of one.
         """
         try:
-            self.fence.check()
+            self.term.check()
             await self._limiter.acquire(kind, namespace, name)
         except errors.NotLeadingError:
             self._count(kind, "fenced")
@@ -193,7 +193,7 @@ class Writer:
         """
         start = self._clock.monotonic()
         try:
-            seconds = min(self.fence.check(), WRITE_SECONDS)
+            seconds = min(self.term.check(), WRITE_SECONDS)
             answer = await self.client.write(
                 method,
                 path,
@@ -201,7 +201,7 @@ class Writer:
                 content_type=content_type,
                 parameters={"fieldManager": manager},
                 seconds=seconds,
-                check=self.fence.check,
+                check=self.term.check,
             )
         except errors.NotLeadingError:
             self._count(kind, "fenced")

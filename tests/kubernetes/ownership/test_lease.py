@@ -1,4 +1,4 @@
-"""The Lease at an API server, over HTTP, and the fence of its holder."""
+"""The Lease at an API server, over HTTP."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -7,12 +7,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from adapter.errors import KubernetesError, NotLeadingError
+from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership import lease
-from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseFence, LeaseRecord, read_clocks
+from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseRecord
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import answering, connected, error_of
-from tests.support.clock import FakeClock
 
 STAMP = "2026-01-31T12:00:00.000000Z"
 MINE = LeaseRecord("web-1_a", 15, STAMP, STAMP, 0)
@@ -119,73 +118,3 @@ async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
 def test_times_are_those_of_the_api() -> None:
     assert lease.micro_time(1_769_860_800.25) == "2026-01-31T12:00:00.250000Z"
     assert msgspec.json.decode(b'"2026-01-31T12:00:00.250000Z"') == lease.micro_time(1_769_860_800.25)
-
-
-@pytest.fixture
-def fence(clock: FakeClock) -> LeaseFence:
-    return LeaseFence(clock, read_clocks(clock), hold=10.0, tolerance=2.5)
-
-
-def refusal(fence: LeaseFence) -> str:
-    with pytest.raises(NotLeadingError) as caught:
-        fence.check()
-    return str(caught.value)
-
-
-def test_a_write_may_take_the_rest_of_the_renew_deadline(clock: FakeClock, fence: LeaseFence) -> None:
-    assert fence.check() == 10.0
-    clock.advance(9.5)
-    assert fence.check() == 0.5
-    clock.advance(0.5)
-    assert refusal(fence) == "the lease was not renewed in time"
-    assert fence.left() == 0
-
-
-def test_a_renewal_counts_from_when_it_was_sent(clock: FakeClock, fence: LeaseFence) -> None:
-    clock.advance(4)
-    sent = read_clocks(clock)
-    clock.advance(3)
-    fence.renewed(sent)
-    assert fence.check() == 7.0
-
-
-def test_a_renewal_that_is_confirmed_late_takes_nothing_back(clock: FakeClock, fence: LeaseFence) -> None:
-    early = read_clocks(clock)
-    clock.advance(4)
-    fence.renewed(read_clocks(clock))
-    fence.renewed(early)
-    assert fence.check() == 10.0
-
-
-def test_an_expired_fence_opens_when_a_renewal_was_sent_in_time(clock: FakeClock, fence: LeaseFence) -> None:
-    clock.advance(9)
-    sent = read_clocks(clock)
-    clock.advance(4)
-    assert fence.left() == 0
-    fence.renewed(sent)
-    assert fence.check() == 6.0
-
-
-@pytest.mark.parametrize("jump", [2.6, -2.6, 86_400.0, -86_400.0])
-def test_a_jump_of_the_clock_shuts_until_the_next_renewal(
-    clock: FakeClock, fence: LeaseFence, jump: float
-) -> None:
-    clock.advance(1)
-    clock.set_wall(clock.wall() + jump)
-    assert refusal(fence) == "the clock has jumped since the lease was last renewed"
-    assert fence.due == 9.0
-    fence.renewed(read_clocks(clock))
-    assert fence.check() == 10.0
-
-
-def test_a_slewed_clock_is_no_jump(clock: FakeClock, fence: LeaseFence) -> None:
-    clock.set_wall(clock.wall() + 2.4)
-    assert fence.check() == 10.0
-
-
-def test_a_closed_fence_never_opens_again(clock: FakeClock, fence: LeaseFence) -> None:
-    fence.close()
-    clock.advance(1)
-    fence.renewed(read_clocks(clock))
-    assert fence.closed
-    assert refusal(fence) == "the lease is no longer held"

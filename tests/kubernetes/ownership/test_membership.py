@@ -20,8 +20,9 @@ from typing import NoReturn, cast
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseFence, LeaseRecord
+from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseRecord
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership, next_record, released
+from adapter.kubernetes.ownership.term import LeaseFence
 from tests.support.scripts import Scripts
 from tests.support.slices import NAME, Process, SliceWorld
 

@@ -23,10 +23,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from adapter.kubernetes.ownership import scaler_leases
-from adapter.kubernetes.ownership.lease import LeaseFence, SliceFence
 from adapter.kubernetes.ownership.lease_view import LeaseView, WatchedLease
 from adapter.kubernetes.ownership.scaler_leases import ScalerLeases
 from adapter.kubernetes.ownership.slice_owners import SliceOwners
+from adapter.kubernetes.ownership.term import LeaseFence, Term
 from adapter.model.autoscaling import slices
 from tests.support import histories
 from tests.support.histories import History
@@ -132,8 +132,8 @@ def takes_without_a_look_at_its_owner(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SliceOwners, "is_free", is_free)
 
 
-def leaves_the_fence_of_a_slice_open(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SliceFence, "close", lambda _fence: None)
+def lets_a_term_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Term, "end", lambda _term: None)
 
 
 def has_a_fence_as_long_as_its_lease(patch: pytest.MonkeyPatch) -> None:
@@ -163,8 +163,8 @@ def takes_what_was_made_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def writes_with_an_old_view(patch: pytest.MonkeyPatch) -> None:
-    init = SliceFence.__init__
-    patch.setattr(SliceFence, "__init__", lambda fence, owner, _sight: init(fence, owner, owner))
+    init = Term.__init__
+    patch.setattr(Term, "__init__", lambda term, number, owner, _sight: init(term, number, owner))
 
 
 def clears_no_member(patch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ class OwnersAlone(History):
     "breaks",
     [
         takes_without_a_look_at_its_owner,
-        leaves_the_fence_of_a_slice_open,
+        lets_a_term_go_on,
         has_a_fence_as_long_as_its_lease,
         ignores_that_its_clocks_diverge,
         takes_what_is_missing_at_once,

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.ownership.lease import Fence, LeaseRecord
+from adapter.kubernetes.ownership.lease import LeaseRecord
 from adapter.kubernetes.ownership.lease_view import WatchedLease
+from adapter.kubernetes.ownership.term import Term
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from tests.support.slices import NAME, Process, SliceWorld, is_open
@@ -36,12 +37,12 @@ def settle(world: SliceWorld, members: int = 1) -> list[Process]:
     return joined
 
 
-def test_the_fence_of_a_slice_that_was_given_up_is_closed(world: SliceWorld) -> None:
+def test_the_term_of_a_slice_that_was_given_up_has_ended(world: SliceWorld) -> None:
     (first,) = settle(world)
-    fences = {number: fence for number, ((_, fence),) in world.writers.items()}
+    terms = {number: term for number, ((_, term),) in world.writers.items()}
     settle(world)
     assert len(first.owned) == 32
-    assert {number for number, fence in fences.items() if is_open(fence)} == set(first.owned)
+    assert {number for number, term in terms.items() if is_open(term)} == set(first.owned)
 
 
 def watch_free(world: SliceWorld) -> float:
@@ -81,8 +82,8 @@ def test_one_that_joins_wants_its_share_before_it_is_released(world: SliceWorld)
 
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), KubernetesError(500, "x", "of the work")])
 def test_an_error_of_the_work_ends_the_process(world: SliceWorld, error: Exception) -> None:
-    async def fail(number: int, fence: Fence) -> None:
-        await asyncio.sleep(3 if number == 5 else 100)
+    async def fail(term: Term) -> None:
+        await asyncio.sleep(3 if term.number == 5 else 100)
         raise error
 
     process = world.join()
@@ -100,9 +101,9 @@ def test_work_that_ends_by_itself_begins_again(world: SliceWorld) -> None:
     process = world.join()
     ends = []
 
-    async def end(number: int, fence: Fence) -> None:
-        ends.append(number)
-        await asyncio.sleep(1 if number == 5 else 100)
+    async def end(term: Term) -> None:
+        ends.append(term.number)
+        await asyncio.sleep(1 if term.number == 5 else 100)
 
     process.work = end
     world.run(3)
