@@ -67,13 +67,12 @@ class FloorKeeper:
         floor = msgspec.structs.replace(floor, added=added, target=snapshot.target.uid)
         published = _published(state, msgspec.structs.replace(held, floor=floor), now)
         assert published is not None
+        floors = self._find(state.key.namespace)
         try:
-            await self._find(state.key.namespace).publish(published)
+            await floors.publish(published)
         except errors.KubernetesError as error:
             if not state.is_closed:  # otherwise `forget` has already said what to publish
-                self._find(state.key.namespace).want(
-                    published.uid, state.published
-                )  # the API server may have accepted it
+                floors.want(published.uid, state.published)  # the API server may have accepted it
             return None, f"the floor cannot be published: {error.said or error}"
         if not state.is_closed:
             state.published = published
