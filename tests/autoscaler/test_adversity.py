@@ -12,10 +12,14 @@ import pytest
 from adapter.autoscaler.decide.observation import NO_STATUS, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.errors import NotSyncedError
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.timestamps import SECOND
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    PastChange,
+)
+from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.controller import QUEUE, Bench, fpa, wanted
-from tests.support.scaling import pods, pods_metric
+from tests.support.scaling import NOW, pods, pods_metric
 
 KEY = Key("default", "web")
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -228,6 +232,28 @@ async def test_a_clock_that_is_set_changes_nothing_that_is_remembered(by: int) -
     assert scalers[0].server.writes == scalers[1].server.writes
     reasons = {event.reason for event in scalers[0].server.events}
     assert reasons >= {"ForeignWriter", "FallbackStarted", "FailedGetPodsMetric"}
+
+
+@pytest.mark.parametrize("set_by", [0, 7200, -7200])
+@pytest.mark.parametrize(("seconds", "count"), [(54, 8), (56, 12)])
+async def test_a_change_by_the_owner_before_counts_from_its_own_time(
+    bench: Bench, seconds: int, count: int, set_by: int
+) -> None:
+    """And changes are told with times of day."""
+    bench.clock.skew += set_by
+    await bench.step()
+    bench.clock.seconds += seconds
+    change = PastChange(4, FineInstant(NOW + (set_by - 5) * SECOND))
+    policy = {"type": "Pods", "value": 4, "periodSeconds": 60}
+    autoscaler = fpa(QUEUE, behavior={"scaleUp": {"policies": [policy]}})
+    bench.want(20)
+    bench.put(
+        msgspec.structs.replace(autoscaler, status=FastPathAutoscalerStatus(recent_changes=(change,))), 8
+    )
+    await bench.step()
+    assert bench.server.scales["web"].replicas == count
+    told = {each.time for _, _, changes in bench.server.statuses for each in changes}
+    assert told == {change.time if count == 8 else NOW + (set_by + seconds) * SECOND}
 
 
 class Unsynced(dict[str, Any]):

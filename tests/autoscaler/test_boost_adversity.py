@@ -329,13 +329,17 @@ async def test_a_raise_that_was_taken_back_while_no_scaler_led_is_counted(bench:
     assert bench.reasons()[2:] == ["BoostDemoted"]
 
 
+@pytest.mark.parametrize("set_by", [0, 7200 * SECOND])
 @pytest.mark.parametrize(("stands", "seconds", "count"), [(True, 54, 8), (True, 56, 12), (False, 54, 8)])
 async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
-    bench: BoostBench, *, stands: bool, seconds: int, count: int
+    bench: BoostBench, *, stands: bool, seconds: int, count: int, set_by: int
 ) -> None:
+    bench.clock.skew += set_by / SECOND
+    await bench.step()
     bench.want(20)
     bench.clock.seconds += seconds
-    published = msgspec.structs.replace(RAISED, stands=stands)
+    until, raised_at = (FineInstant(at + set_by) for at in (RAISED.until, RAISED.raised_at))
+    published = msgspec.structs.replace(RAISED, stands=stands, until=until, raised_at=raised_at)
     bench.boost(ON._replace(shown=8), 8, published, "fastpath", behavior=SLOW)
     await bench.step()
     assert bench.server.scales["web"].replicas == count
