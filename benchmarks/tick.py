@@ -315,7 +315,7 @@ async def _tick(
         await controller.loop.tick()
         seconds += time.process_time() - start
     decided = sum(
-        state.last is not None and state.last.at == controller.loop.now()
+        state.last is not None and state.last.time == controller.loop.clock.time_of_day()
         for key in controller.names()
         if (state := controller.find(key))
     )

@@ -143,7 +143,7 @@ class CostKeeper(Outlet[CostJob]):
         expected = self._foresee(state, choice, seen.replicas, now)
         latest = monotonic - marks.lowered  # an age, because the clock may be set
         sampled = snapshot.ranked_at  # other metrics do not choose the pods
-        is_outdated = sampled is not None and (now - sampled) / SECOND > latest
+        is_outdated = sampled is not None and (seen.time_of_day(now) - sampled) / SECOND > latest
         if expected < seen.replicas and not choice.rescale and not is_outdated:
             is_due = monotonic - marks.exchanged >= EXCHANGE_SECONDS
             self._choose(state, marks, snapshot, expected, may_exchange=is_due)

@@ -18,7 +18,6 @@ from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.timestamps import FineInstant
 
 
 class FloorOutcome(NamedTuple):
@@ -79,17 +78,11 @@ class FloorKeeper:
         return floor, ""
 
     def settle(
-        self,
-        state: AutoscalerState,
-        floor: Floor | None,
-        by: int,
-        replicas: int,
-        outcome: FloorOutcome,
-        now: int,
+        self, state: AutoscalerState, floor: Floor | None, replicas: int, outcome: FloorOutcome, now: int
     ) -> None:
         """Hold the `replicas` that were, or may have been, written; otherwise restore what was held before.
 
-        `floor` is what `publish` returned, `by` is how far the clock was set since.
+        `floor` is what `publish` returned.
         """
         if floor is None or state.is_closed:
             return
@@ -99,8 +92,6 @@ class FloorKeeper:
             floor = msgspec.structs.replace(
                 floor,
                 replicas=replicas,
-                until=FineInstant(floor.until + by),
-                raised_at=FineInstant(floor.raised_at + by),
                 excused=floor.excused or (last is not None and last.shown is None and last.excused),
                 stands=bool(outcome.resource_version),
             )
@@ -124,4 +115,5 @@ class FloorKeeper:
 
 
 def _published(state: AutoscalerState, memory: boosting.Boosting, now: int) -> Floor | None:
-    return boosting.published(memory, state.object.metadata, state.scheduled_floor(now))
+    floor = state.scheduled_floor(now)
+    return boosting.published(memory, state.object.metadata, floor, state.clock.set_by)

@@ -13,24 +13,24 @@ from adapter.autoscaler.snapshot import Snapshot
 
 
 class LastDecision(msgspec.Struct, frozen=True):
-    """When it was made and from what; `snapshot` is None if it looked at nothing."""
+    """The time of day at which it was made, and from what; `snapshot` is None if it looked at nothing."""
 
-    at: int
+    time: int
     snapshot: Snapshot | None
     decision: Decision
     restraint: Restraint
 
     @classmethod
     def after(
-        cls, before: Self | None, decision: Decision, snapshot: Snapshot | None, own: ReplicaLimits, now: int
+        cls, before: Self | None, decision: Decision, snapshot: Snapshot | None, own: ReplicaLimits, time: int
     ) -> Self:
         """Return the one that follows another; `own` are the limits of the spec.
 
         Most decisions repeat the one before. Then their restraint is the same, and is not computed.
         """
         if before is not None and _are_alike(before.decision, decision):
-            return cls(now, snapshot, decision, before.restraint)
-        return cls(now, snapshot, decision, restraint_of(decision, own))
+            return cls(time, snapshot, decision, before.restraint)
+        return cls(time, snapshot, decision, restraint_of(decision, own))
 
     def counts(self, own: ReplicaLimits, floor: int) -> Counts:
         """Return its counts for the history; `floor` is the one that is published, 0 without one."""

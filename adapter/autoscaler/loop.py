@@ -16,7 +16,7 @@ from typing import NamedTuple
 from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.reconcile import PendingScale, Reconciler
 from adapter.autoscaler.state import AutoscalerState
-from adapter.model.clock import Clock
+from adapter.model.clock import DecisionClock
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
@@ -42,51 +42,14 @@ length."""
 
 _DOUBLINGS = 10  # Cap on the exponent of that pause (2.0**n would overflow).
 
-_SLEWED = SECOND
-"""A difference between the clocks that a time daemon may cause, which is not a jump."""
-
 _LAST_WRITES = 0.5
 """For how many seconds writes in progress may go on when a slice ends; its fence may allow less."""
-
-_ROUNDING = 1e-6
 
 _MOST_STALE = 1000
 """Former entries in the heap beside twice those that count; then all are dropped."""
 
 _MOST_NEW = 64
 """The most keys that begin to wait for a turn in one step: at a start all are due."""
-
-
-class DecisionClock:
-    """The time of day in nanoseconds, advanced by the monotonic clock.
-
-    Ages of recommendations and scale events must not change when the machine's clock is set. So the time of
-    day is read once and advanced by the monotonic clock. When the two differ, `jump` returns by how much, and
-    the caller shifts everything that it remembers by that.
-    """
-
-    __slots__ = ("_clock", "_offset")
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset = round(clock.wall() * SECOND) - round(clock.monotonic() * SECOND)
-
-    def now(self) -> int:
-        """Return the time, which never goes back except by what `jump` returned."""
-        return round(self._clock.monotonic() * SECOND) + self._offset
-
-    def monotonic_at(self, instant: int) -> float:
-        """Return the monotonic second at which it will be `instant`; not earlier, whatever floats round."""
-        return (instant - self._offset) / SECOND + _ROUNDING
-
-    def jump(self) -> int:
-        """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""
-        wall, monotonic = self._clock.wall(), self._clock.monotonic()
-        difference = round(wall * SECOND) - round(monotonic * SECOND) - self._offset
-        if abs(difference) <= _SLEWED:
-            return 0
-        self._offset += difference
-        return difference
 
 
 class Due(NamedTuple):
@@ -157,8 +120,7 @@ class DecisionLoop:
     names: Callable[[], Iterable[Key]]
     reconciler: Reconciler
     forecasts: Forecasts
-    clock: Clock
-    decision_clock: DecisionClock
+    clock: DecisionClock
     monitoring: Monitoring
     _defects: Defects = field(init=False)
     _scheduler: Scheduler = field(default_factory=Scheduler, init=False)
@@ -169,13 +131,9 @@ class DecisionLoop:
     def __post_init__(self) -> None:
         self._defects = Defects(self.monitoring)
 
-    def now(self) -> int:
-        """Return the time of decisions, in nanoseconds."""
-        return self.decision_clock.now()
-
-    def seconds_until(self, instant: int) -> float:
-        """Return the seconds to an instant of decisions, in nanoseconds; less than 0 after it."""
-        return self.decision_clock.monotonic_at(instant) - self.clock.monotonic()
+    def seconds_until(self, time: int) -> float:
+        """Return the seconds to a time of day, in nanoseconds; less than 0 after it."""
+        return self.clock.monotonic_at(time) - self.clock.monotonic()
 
     def begin(self, key: Key, again: float) -> None:
         """Decide an autoscaler now, and after `again` seconds, which spread what follows over a period."""
@@ -234,8 +192,8 @@ class DecisionLoop:
         await wait_for(self._wake, min(wait, _CLOCK_PERIOD))
 
     async def tick(self) -> None:
-        if by := self.decision_clock.jump():
-            self._shift_clock(by)
+        if by := self.clock.jump():
+            self._follow_clock(by)
         started = now = self.clock.monotonic()
         while (due := self._scheduler.pop(now)) is not None:
             state = self.find(due.key)
@@ -266,19 +224,17 @@ class DecisionLoop:
         again, period = self._again.pop(state.key, math.inf), _period(state)
         due = now + (period if state.failures else min(again, period))
         if state.boundary is not None and not state.failures:
-            due = min(due, self.decision_clock.monotonic_at(state.boundary))
+            due = min(due, self.clock.monotonic_at(state.boundary))
         self._scheduler.schedule(state.key, due)
 
-    def _shift_clock(self, by: int) -> None:
+    def _follow_clock(self, by: int) -> None:
+        """Look at once at what begins and ends at times of day."""
         clock = facts(seconds=round(by / SECOND, 3))
         _log.warning("the system clock was set; recorded times are shifted with it", extra=clock)
         for key in self.names():
-            with self._defects.contain(UNEXPECTED, key):
-                state = self.find(key)
-                assert state is not None, "it has a name"
-                state.set_clock(by)
-                if state.boundary is not None:
-                    self.touch(key)
+            state = self.find(key)
+            if state is not None and state.boundary is not None:
+                self.touch(key)
         self.forecasts.clock_set()
 
     async def _write(self, state: AutoscalerState, pending: PendingScale) -> None:

@@ -19,7 +19,6 @@ is taken for ours.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +27,6 @@ import msgspec
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
-from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
@@ -48,7 +46,7 @@ from adapter.kubernetes.write.scale import is_superseded, may_be_ours
 from adapter.kubernetes.write.writer import may_have_been_applied
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.clock import Clock
+from adapter.model.clock import DecisionClock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
 
@@ -68,7 +66,6 @@ class PendingScale(NamedTuple):
     decision: Decision
     at: int
     spec: PreparedSpec
-    clock_shift: int
     change: ForeignChange | None
     """A change by another client that was observed on the way to this decision."""
     autoscaler: FastPathAutoscaler
@@ -82,7 +79,6 @@ class _Write:
     pending: PendingScale
     """The newest decision."""
     epoch: int
-    clock_shift: int
     started: float
     floor: Floor | None = None
     most: int | None = None
@@ -104,27 +100,26 @@ class Reconciler:
     floors: FloorKeeper
     costs: CostKeeper
     reporter: Reporter
-    clock: Clock
-    now: Callable[[], int]
-    """Returns the time of decisions, in nanoseconds."""
+    clock: DecisionClock
 
     # -- deciding --------------------------------------------------------------------------------------------
 
     def decide(self, state: AutoscalerState) -> PendingScale | None:
         """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
-        now = self.now()
+        now = self.clock.now()
         if not state.follow_bounds(now):
             return None
         if state.boost is not None:
             self.floors.follow(state, now)
         if state.violations:
-            self._conclude(state, guarded.refuse(state.memory, str(state.violations[0]), now), now)
+            time, why = self.clock.time_of_day(now), str(state.violations[0])
+            self._conclude(state, guarded.refuse(state.memory, why, time), now)
             return None
         target = state.subscriptions.find_target()
         if isinstance(target, Unfound):
             if target.known:  # one that is not in the cache yet is not reported
-                memory, why = state.memory, target.message
-                refusal = decision.without_scale(state.prepared, memory.status, why, memory.history, now)
+                memory, why, time = state.memory, target.message, self.clock.time_of_day(now)
+                refusal = decision.without_scale(state.prepared, memory.status, why, memory.history, time)
                 if state.boost is not None:  # the HPA controller writes this event itself
                     refusal = msgspec.structs.replace(refusal, events=())
                 self._conclude(state, refusal, now)
@@ -152,7 +147,7 @@ class Reconciler:
     ) -> PendingScale | None:
         """Observe and decide, with `most` replicas; None before a cache has synced. `change` came before."""
         change = self._observe_scale(state, target, now) or change
-        snapshot = state.observe(target, constraints, now, self.clock.monotonic())
+        snapshot = state.observe(target, constraints, now)
         if isinstance(snapshot, Unfound):
             return None
         prepared, observation, memory = state.prepared, snapshot.observation, state.memory
@@ -161,9 +156,7 @@ class Reconciler:
         cap = most if most is not None and choice.replicas > most else None
         if cap is not None:
             choice = guarded.decide(boosting.capped(prepared, cap), observation, memory, now, constraints)
-        return PendingScale(
-            snapshot, choice, now, prepared, state.clock_shift, change, state.object, memory, cap
-        )
+        return PendingScale(snapshot, choice, now, prepared, change, state.object, memory, cap)
 
     def _observe_scale(self, state: AutoscalerState, target: ScaleTarget, now: int) -> ForeignChange | None:
         """Note the count of a target, and report a change by another client."""
@@ -215,7 +208,7 @@ class Reconciler:
 
     async def write(self, state: AutoscalerState, pending: PendingScale) -> None:
         """Write a decision. An unexpected exception passes on, with the state settled."""
-        write = _Write(pending, state.epoch, state.clock_shift, self.clock.monotonic())
+        write = _Write(pending, state.epoch, self.clock.monotonic())
         failure = ""
         try:
             if state.boost is not None:
@@ -290,7 +283,7 @@ class Reconciler:
         tried = write.pending.decision.replicas if write.is_unconfirmed else None
         target = state.take_scale(scale, before, tried)
         if target is not None:
-            change = self._observe_scale(state, target, self.now())
+            change = self._observe_scale(state, target, self.clock.now())
             write.pending = write.pending._replace(change=change or write.pending.change)
         return target
 
@@ -312,12 +305,11 @@ class Reconciler:
             target = cached
         if not state.recognize(target.uid):
             return None
-        now, pending, former = self.now(), write.pending, write.pending.snapshot
+        now, pending, former = self.clock.now(), write.pending, write.pending.snapshot
         state.follow_bounds(now)
         constraints = state.constraints() or former.constraints
-        is_recent = abs(now - pending.at) < _FRESH and state.clock_shift == pending.clock_shift
         is_same = pending.spec is state.prepared and former.constraints == constraints
-        if is_recent and is_same and former.target == target:
+        if now - pending.at < _FRESH and is_same and former.target == target:
             return pending
         again = self._decide_on(state, target, constraints, now, change=pending.change, most=write.most)
         if again is None:
@@ -337,15 +329,11 @@ class Reconciler:
             applied = state.subscriptions.find_applied(first.snapshot.target, sent)
             if applied is not None:
                 replicas, outcome = applied.replicas, FloorOutcome(applied.resource_version)
-        by, now = state.clock_shift - write.clock_shift, self.now()
-        self.floors.settle(state, write.floor, by, replicas, outcome, now)
+        self.floors.settle(state, write.floor, replicas, outcome, self.clock.now())
 
     def _finish(self, state: AutoscalerState, write: _Write, outcome: FloorOutcome) -> None:
         pending = write.pending
         snapshot, choice, now = pending.snapshot, pending.decision, pending.at
-        if by := state.clock_shift - pending.clock_shift:
-            choice = msgspec.structs.replace(choice, history=histories.shifted(choice.history, by))
-            now += by
         state.subscriptions.attempted = choice.replicas if outcome.unknown else None
         if outcome.error:
             state.failures += 1

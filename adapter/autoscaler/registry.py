@@ -15,7 +15,7 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.floor_keeper import FloorKeeper, Floors
 from adapter.autoscaler.interfaces import Actuator, Key
-from adapter.autoscaler.loop import UNEXPECTED, DecisionClock, DecisionLoop
+from adapter.autoscaler.loop import UNEXPECTED, DecisionLoop
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.autoscaler.reconcile import Reconciler
 from adapter.autoscaler.reporter import Journal, Reporter
@@ -25,7 +25,7 @@ from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.clock import Clock
+from adapter.model.clock import Clock, DecisionClock
 from adapter.model.ready_times import ReadyLedger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
@@ -92,12 +92,9 @@ class Controller:
         self._floors = FloorKeeper(self._find_floors)
         self._costs = costs
         self._reporter = Reporter(actuator, monitoring, journal)
-        decision_clock = DecisionClock(clock)
-        reconciler = Reconciler(actuator, self._floors, costs, self._reporter, clock, decision_clock.now)
-        forecasts = context.forecasts
-        self.loop = DecisionLoop(
-            self.find, self.names, reconciler, forecasts, clock, decision_clock, monitoring
-        )
+        decisions, forecasts = DecisionClock(clock), context.forecasts
+        reconciler = Reconciler(actuator, self._floors, costs, self._reporter, decisions)
+        self.loop = DecisionLoop(self.find, self.names, reconciler, forecasts, decisions, monitoring)
 
     def begin(self, number: int, floors: Floors) -> OwnedSlice:
         """Begin with a slice, which has no autoscalers yet."""
@@ -150,15 +147,15 @@ class Controller:
             self.remove(key)
             state = None
         if state is None:
-            now = self.loop.now()
-            state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), now, events)
+            clock = self.loop.clock
+            state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), clock, events)
             state.inherited = owned.inherited.pop(autoscaler.metadata.uid, None)
             owned.states[key] = state
             self._monitoring.scaler_autoscalers.inc()
             self.loop.begin(key, (1 - self._random()) * state.period)
             if published is not None:
                 state.published = published
-                state.set_boosting(boosting.adopt(published, now))
+                state.set_boosting(boosting.adopt(published, clock.now(), clock.set_by))
             self.context.forecasts.changed(key)
         elif state.adopt(autoscaler):
             self.context.forecasts.changed(key)

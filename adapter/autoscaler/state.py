@@ -43,6 +43,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
+from adapter.model.clock import DecisionClock
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.timestamps import SECOND
 
@@ -63,14 +64,15 @@ class AutoscalerState:
         autoscaler: FastPathAutoscaler,
         context: AutoscalerContext,
         changed: Callable[[], None],
-        now: int,
+        clock: DecisionClock,
         events: tuple[Events, Events] | None = None,
     ) -> None:
-        """`events` are the scale events so far; without them those of the status, as they count at `now`."""
+        """`events` are the scale events so far; without them those of the status, as they count now."""
         self.key = Key.of(autoscaler)
         self.object = autoscaler
+        self.clock = clock
         self.violations: Sequence[Violation] = ()
-        self.memory: Memory = memories.recall(autoscaler.status, events, now)
+        self.memory: Memory = memories.recall(autoscaler.status, events, clock.now(), clock.set_by)
         self.boost: Boost | None = None
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
@@ -80,7 +82,7 @@ class AutoscalerState:
         self._combined = NO_BOUNDS, 0
         """What the bounds were made of: those of windows, and the minimum of the forecast."""
         self.boundary: int | None = None
-        """When these are to be looked at again, in nanoseconds; None for never."""
+        """The time of day at which these are to be looked at again, in nanoseconds; None for never."""
         self._led = NO_LEAD, 0
         """The lead of the bounds, and since when it counts, in nanoseconds."""
         self.readiness = UNJUDGED
@@ -89,12 +91,10 @@ class AutoscalerState:
         """The condition of idle scale-downs; None without the option."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
-        self.clock_shift = 0
-        """By how many nanoseconds the clock of decisions was set in all."""
         self.last: LastDecision | None = None
         self.past = PastHour() if context.keeps_history else None
         self.since: int | None = None
-        """When it was first decided, with the values of all metrics."""
+        """The time of day at which it was first decided, with the values of all metrics."""
         self.decided = -math.inf
         """When it was last decided, in monotonic seconds."""
         self.failures = 0
@@ -137,16 +137,17 @@ class AutoscalerState:
         return Lead(None if times is None else times.start_ups, *self.prepared.limits, _RAISE_SECONDS)
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
-        """Return the changes that policies still count, oldest first."""
+        """Return the changes that policies still count, oldest first, with times of day."""
         history = self.memory.history
         if not (history.ups or history.downs):
             return ()
-        return histories.recent_changes(history.ups, history.downs, now, max(self.prepared.longest_periods))
+        longest, set_by = max(self.prepared.longest_periods), self.clock.set_by
+        return histories.recent_changes(history.ups, history.downs, now, longest, set_by)
 
     @property
     def backlog_credits(self) -> tuple[BacklogCredit, ...]:
         """What the metrics with pending capacity count less."""
-        return pending_capacity.list_credits(self.memory.history.pending)
+        return pending_capacity.list_credits(self.memory.history.pending, self.clock.set_by)
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class AutoscalerState:
 
     def observe_scale(self, target: ScaleTarget, now: int) -> ForeignChange | None:
         """Note the count of the target; return the change that it shows, if our decisions did not make it."""
-        scale = ScaleObservation(target.replicas, target.manager, target.since)
+        scale = ScaleObservation(target.replicas, target.manager, target.since, self.clock.set_by)
         self.memory, change = memories.observe(self.prepared, self.memory, scale, now, self.boost)
         if change is not None:
             self.subscriptions.attempted = None  # whatever became of that write, the count is another now
@@ -253,12 +254,12 @@ class AutoscalerState:
 
     def follow_bounds(self, now: int) -> bool:
         """Note the bounds of windows and forecast at `now`; False while the schedules are unknown."""
-        self.boundary, bounds = None, NO_BOUNDS
+        self.boundary, bounds, time = None, NO_BOUNDS, self.clock.time_of_day(now)
         if (schedules := self._context.schedules) is not None:
             if not schedules.synced:
                 return False
             try:
-                bounds, self.boundary = schedules.bounds_of(self.key, now, self._follow_lead(now))
+                bounds, self.boundary = schedules.bounds_of(self.key, time, self._follow_lead(now))
             except NotSyncedError:
                 return False
         forecast = self._context.forecasts.bound_of(self.key)
@@ -266,7 +267,7 @@ class AutoscalerState:
         if bounds.excess:
             target = self.subscriptions.find_target()
             bounds = bounds.holding(0 if isinstance(target, Unfound) else target.replicas)
-        replicas = forecast.min if now < forecast.until else 0
+        replicas = forecast.min if time < forecast.until else 0
         if (bounds, replicas) != self._combined:
             self._combined, self.bounds = (bounds, replicas), bounds.with_forecast(replicas)
         return True
@@ -302,17 +303,16 @@ class AutoscalerState:
         bounds = self.bounds if known else NO_BOUNDS
         if bounds.forecast <= self.prepared.limits.lowest:
             bounds = bounds.with_forecast(0)
-        return boosting.scheduled_floor(bounds, self.object.spec.max_replicas, before, now)
+        time = self.clock.time_of_day(now)
+        return boosting.scheduled_floor(bounds, self.object.spec.max_replicas, before, time)
 
-    def observe(
-        self, target: ScaleTarget, constraints: Constraints, now: int, monotonic: float
-    ) -> Snapshot | Unfound:
+    def observe(self, target: ScaleTarget, constraints: Constraints, now: int) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
         status, within = self.memory.status, None
         if self.prepared.throughputs and (times := self.ledger.times()) is not None:
             within = max(SECOND, round(times.total.p95 * SECOND))  # the API writes whole seconds
         snapshot = self.subscriptions.observe(
-            self.prepared, status, target, constraints, now, monotonic, within, self.ledger.usages
+            self.prepared, status, target, constraints, now, self.clock, within, self.ledger.usages
         )
         if not self.prefers_idle or isinstance(snapshot, Unfound):
             return snapshot
@@ -339,27 +339,21 @@ class AutoscalerState:
         self._note(decision, None, now)
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
-        own = self.prepared.limits
-        self.last = LastDecision.after(self.last, decision, snapshot, own, now)
-        self.since = self.since or now
+        own, time = self.prepared.limits, self.clock.time_of_day(now)
+        self.last = LastDecision.after(self.last, decision, snapshot, own, time)
+        self.since = self.since or time
         if self.past is not None:
             floor = self.memory.boost.floor
             self.past.note(self.last.counts(own, 0 if floor is None else floor.replicas), now)
-
-    def set_clock(self, by: int) -> None:
-        """Keep all ages as they are when the clock of decisions is set forward by so many nanoseconds."""
-        self.memory = memories.shifted(self.memory, by)
-        self.clock_shift += by
-        if self.past is not None:
-            self.past.shift(by)
 
     # -- what is ahead ---------------------------------------------------------------------------------------
 
     def bounds_ahead(self, now: int) -> tuple[BoundsFrom, ...]:
         """Return the bounds of the next hour, beginning with those that hold at `now` nanoseconds."""
-        known, bounds = self._context.schedules, self.bounds
-        following = () if known is None else known.bounds_ahead(self.key, now, now + AHEAD, self._led[0])
-        later = (BoundsFrom(at, one.with_forecast(bounds.forecast)) for at, one in following)
+        known, bounds, set_by = self._context.schedules, self.bounds, self.clock.set_by
+        time, lead = now + set_by, self._led[0]
+        following = () if known is None else known.bounds_ahead(self.key, time, time + AHEAD, lead)
+        later = (BoundsFrom(begin - set_by, one.with_forecast(bounds.forecast)) for begin, one in following)
         return BoundsFrom(now, bounds), *later
 
     def foresee(self, now: int) -> Foreseen | None:

@@ -70,7 +70,7 @@ class ReporterAtWork:
         self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=NO_LEAD, bounds=NO_BOUNDS)
         self.book = book
         self.controller: Any = SimpleNamespace(
-            loop=SimpleNamespace(now=lambda: self.time),
+            loop=SimpleNamespace(clock=SimpleNamespace(time_of_day=lambda: self.time)),
             find=lambda _: self.state,
             find_slice=lambda namespace: number if slices.slice_of(namespace) == number else None,
         )

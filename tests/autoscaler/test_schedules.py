@@ -63,7 +63,7 @@ class HandForecasts(NoForecasts):
 
     def bound_of(self, key: Key) -> ForecastBound:
         return ForecastBound(
-            self._bench.forecasts.get(key, 0), self._bench.controller.loop.now() + 3600 * SECOND
+            self._bench.forecasts.get(key, 0), self._bench.controller.loop.clock.time_of_day() + 3600 * SECOND
         )
 
 

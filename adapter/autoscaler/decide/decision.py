@@ -112,8 +112,9 @@ class _Sync(msgspec.Struct):
         """
         before, current = self.observation.status, self.observation.replicas
         after = desired if rescale and desired is not None else current
+        time = self.observation.time_of_day(self.now)
         status = HorizontalPodAutoscalerStatus(
-            last_scale_time=Instant(self.now) if rescale else before.last_scale_time,
+            last_scale_time=Instant(time) if rescale else before.last_scale_time,
             current_replicas=current,
             desired_replicas=after if desired == after else before.desired_replicas,
             current_metrics=self.statuses,
@@ -141,7 +142,7 @@ class _Sync(msgspec.Struct):
 def decide(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
     """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
     current, (lowest, highest) = observation.replicas, spec.limits
-    before = Conditions(observation.status.conditions or (), now)
+    before = Conditions(observation.status.conditions or (), observation.time_of_day(now))
     sync = _Sync(spec, observation, history, now, before, steps=[*spec.opening])
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
     facts = {
@@ -258,10 +259,10 @@ def _rescale(sync: _Sync, replicas: int, reason: str) -> Decision:
 
 
 def without_scale(
-    spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
+    spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, time: int
 ) -> Decision:
-    """Return the decision of a sync whose scale could not be read: an event and a condition."""
-    after = Conditions(status.conditions or (), now)
+    """Return the decision of a sync at a time of day whose scale could not be read: event and condition."""
+    after = Conditions(status.conditions or (), time)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
     after.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
     status_after = msgspec.structs.replace(status, conditions=after.listed())
@@ -353,7 +354,7 @@ def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
         observation.pods,
         spec.band,
         spec.settings,
-        sync.now,
+        observation.time_of_day(sync.now),
     )
     pending = _follow_pending(sync)
     best, exact, lasting, overdue, description = 0, 0, 0, 0, ""

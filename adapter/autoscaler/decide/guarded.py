@@ -107,7 +107,7 @@ def decide(
     `last` is the last decision that was committed. The result is the same without it; with it nothing is made
     again that has not changed.
     """
-    bounds = constraints.bounds or NO_BOUNDS
+    bounds, time = constraints.bounds or NO_BOUNDS, observation.time_of_day(now)
     if not observation.replicas:
         bounds = bounds.with_forecast(0)  # a forecast never wakes a target from zero
     within = scheduled.bounded(spec, bounds, constraints.readiness, None if last is None else last.spec)
@@ -121,13 +121,13 @@ def decide(
     if outcome is None:
         outcome = _decide_within(within, observation, memory, now, constraints)
     if last is None or last.spec is not within or last.status is not memory.status:
-        outcome = scheduled.with_conditions(outcome, within, now)
+        outcome = scheduled.with_conditions(outcome, within, time)
     # otherwise the status has these conditions already
-    outcome = _with_option(outcome, statuses.FAST_USAGE, observation.fast_usage, now)
-    return _with_option(outcome, statuses.IDLE_SCALE_DOWN, observation.idle_scale_down, now)
+    outcome = _with_option(outcome, statuses.FAST_USAGE, observation.fast_usage, time)
+    return _with_option(outcome, statuses.IDLE_SCALE_DOWN, observation.idle_scale_down, time)
 
 
-def _with_option(decision: Decision, kind: str, state: OptionState | None, now: int) -> Decision:
+def _with_option(decision: Decision, kind: str, state: OptionState | None, time: int) -> Decision:
     """Return a decision with the condition of an option, or without it where nothing asks for the option.
 
     While its reason stays, its message does: it may have numbers that change with each decision.
@@ -136,7 +136,7 @@ def _with_option(decision: Decision, kind: str, state: OptionState | None, now: 
     reason = "" if state is None else state.reason
     if reason == ("" if before is None else before.reason):
         return decision
-    conditions = statuses.Conditions(decision.status.conditions or (), now)
+    conditions = statuses.Conditions(decision.status.conditions or (), time)
     if state is None:
         conditions.remove(kind)
     else:
@@ -171,7 +171,7 @@ def _decide_within(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     mode, rivals, rules, boost, _, _, drain, _ = constraints
-    history, state = memory.history, memory.conflicts
+    history, state, time = memory.history, memory.conflicts, observation.time_of_day(now)
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
     if observation.replicas == 0 and state.own_zero and spec.bounds.lowest:
         least = max(least, spec.limits.lowest)  # a minimum wakes the target even if no metric has a value
@@ -179,11 +179,11 @@ def _decide_within(
         observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
     if mode == fastpath_autoscaler.PAUSED:
         text = "scaling is paused by spec.mode"
-        return _stand_back(observation, history, now, statuses.SCALING_ACTIVE, "ScalingPaused", text, spec)
+        return _stand_back(observation, history, time, statuses.SCALING_ACTIVE, "ScalingPaused", text, spec)
     if rivals:
         text = f"target is also scaled by {', '.join(rivals)}; not scaling"
-        return _stand_back(observation, history, now, statuses.ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text, spec)
-    seen = _with_true_zero(observation, state, now)
+        return _stand_back(observation, history, time, statuses.ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text, spec)
+    seen = _with_true_zero(observation, state, time)
     if mode == fastpath_autoscaler.BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
     outcome = (_decide_alone if boost is None else decision.decide)(spec, seen, history, now)
@@ -194,7 +194,7 @@ def _decide_within(
     if constraints.doubt and _falls(outcome, observation.replicas):
         outcome = _recommending(outcome, observation.replicas, now)
     reason, why = _refuse(outcome, spec, seen, memory, now, constraints)
-    return _withhold(outcome, seen, history, now, reason, why) if why else outcome
+    return _withhold(outcome, seen, history, time, reason, why) if why else outcome
 
 
 def _refuse(
@@ -268,7 +268,7 @@ def _draining(
         return outcome
     limits = ReplicaLimits(least, spec.limits.highest)
     limited = _decide_alone(msgspec.structs.replace(spec, limits=limits), observation, memory.history, now)
-    conditions = statuses.Conditions(limited.status.conditions or (), now)
+    conditions = statuses.Conditions(limited.status.conditions or (), observation.time_of_day(now))
     text = f"{least - wanted} of the pods that go are not idle yet"
     conditions.set(statuses.SCALING_LIMITED, holds=True, reason="Draining", message=text)
     status = msgspec.structs.replace(limited.status, conditions=conditions.listed())
@@ -282,18 +282,18 @@ def _draining(
     )
 
 
-def refuse(memory: Memory, why: str, now: int) -> Decision:
-    """Return what a sync comes to whose spec is not valid."""
+def refuse(memory: Memory, why: str, time: int) -> Decision:
+    """Return what a sync at a time of day comes to whose spec is not valid."""
     observation = Observation(memory.status.current_replicas, 0, "", (), (), status=memory.status)
-    return _stand_back(observation, memory.history, now, statuses.ABLE_TO_SCALE, INVALID_SPEC, why)
+    return _stand_back(observation, memory.history, time, statuses.ABLE_TO_SCALE, INVALID_SPEC, why)
 
 
-def _with_true_zero(observation: Observation, state: ConflictState, now: int) -> Observation:
+def _with_true_zero(observation: Observation, state: ConflictState, time: int) -> Observation:
     """Return the observation with a condition ScaledToZero that holds only for a zero that we wrote."""
     status, is_own = observation.status, state.own_zero
     if statuses.holds(status.conditions, statuses.SCALED_TO_ZERO) == is_own:
         return observation
-    conditions = statuses.Conditions(status.conditions or (), now)
+    conditions = statuses.Conditions(status.conditions or (), time)
     conditions.set(
         statuses.SCALED_TO_ZERO, holds=is_own, reason="ScaledToZero" if is_own else "NotScaledToZero"
     )
@@ -304,7 +304,7 @@ def _with_true_zero(observation: Observation, state: ConflictState, now: int) ->
 def _stand_back(
     observation: Observation,
     history: History,
-    now: int,
+    time: int,
     kind: str,
     reason: str,
     message: str,
@@ -312,7 +312,7 @@ def _stand_back(
 ) -> Decision:
     """Return a decision that looks at no metric and says why, with an event when that begins."""
     before, current = observation.status, observation.replicas
-    conditions = statuses.Conditions(before.conditions or (), now)
+    conditions = statuses.Conditions(before.conditions or (), time)
     conditions.set(kind, holds=False, reason=reason, message=message)
     status = HorizontalPodAutoscalerStatus(
         last_scale_time=before.last_scale_time,
@@ -335,13 +335,13 @@ def _stand_back(
 
 
 def _withhold(
-    outcome: Decision, observation: Observation, history: History, now: int, reason: str, message: str
+    outcome: Decision, observation: Observation, history: History, time: int, reason: str, message: str
 ) -> Decision:
     """Return a decision without its write: no new scale event, and the target keeps its count."""
     before, current = observation.status, observation.replicas
     known = before.conditions or ()
     # From the conditions before the sync, so that one that was toggled and restored keeps its time.
-    conditions = statuses.Conditions(known, now)
+    conditions = statuses.Conditions(known, time)
     conditions.set(statuses.ABLE_TO_SCALE, holds=False, reason=reason, message=message)
     for condition in outcome.status.conditions or ():
         if condition.type not in {statuses.ABLE_TO_SCALE, statuses.SCALED_TO_ZERO} and condition not in known:

@@ -80,14 +80,14 @@ _INACTIVE = {
 """Reason and message of a condition that no longer holds."""
 
 
-def with_conditions(decision: Decision, spec: BoundedSpec, now: int) -> Decision:
-    """Return a decision with the conditions of bounds and of a forecast.
+def with_conditions(decision: Decision, spec: BoundedSpec, time: int) -> Decision:
+    """Return a decision with the conditions of bounds and of a forecast, at a time of day.
 
     Without a forecast its condition is removed. Before the first verdict of an owner that condition stays as
     the former owner left it.
     """
     before, readiness = decision.status.conditions or (), spec.readiness
-    conditions = Conditions(before, now)
+    conditions = Conditions(before, time)
     for kind, ended in _INACTIVE.items():
         text = spec.texts.get(kind)
         if text is not None or statuses.holds(before, kind):

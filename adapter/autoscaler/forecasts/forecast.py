@@ -65,7 +65,7 @@ class AutoscalerForecast:
     """The spec and settings that verdict and plans are made for: after a change both are made again."""
     series: ForecastSeries
     due: int
-    """When the next job is, in seconds of the decision clock."""
+    """The time of day of the next job, in seconds."""
     spread: int
     planned: PlannedMinimum = field(default_factory=lambda: PlannedMinimum(STEP))
     verdict: Verdict | None = None
@@ -81,7 +81,7 @@ class AutoscalerForecast:
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
     paused: int = 0
-    """The first verdict waits until then, in seconds of the decision clock; 0 if it does not."""
+    """The first verdict waits until that time of day, in seconds; 0 if it does not."""
     bound: ForecastBound = UNKNOWN_FORECAST
     """What decisions read each second, with the condition that was shown last."""
     reported: str = ""
@@ -127,7 +127,7 @@ class AutoscalerForecast:
     def step(self, index: int) -> bool:
         """Compute the minimum of a step that begins; tell whether it is another one."""
         before, last, now = self.minimum, self.state.last, index * STEP * SECOND
-        if last is None or last.snapshot is None or now - last.at > _SYNCS * self.state.period * SECOND:
+        if last is None or last.snapshot is None or now - last.time > _SYNCS * self.state.period * SECOND:
             demand = math.nan
         else:
             demand = demand_of(self.state.object.spec.metrics or (), last.snapshot.observation)

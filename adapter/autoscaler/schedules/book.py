@@ -1,8 +1,7 @@
 """Which schedules are for which autoscaler, and when their bounds change.
 
 A boundary is no event of the cluster. So each answer says until when it holds, and the loop decides the
-autoscaler again at that instant. The time is that of decisions, which follows the clock of the machine when
-that is set.
+autoscaler again at that instant, which is a time of day.
 
 A tenant chooses how many schedules there are and how often their windows begin. So their spans are computed
 in steps of some milliseconds, and the steps take turns by namespace as those of scrapes do: until the bounds
