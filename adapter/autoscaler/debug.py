@@ -95,13 +95,13 @@ def _show(controller: Controller, state: AutoscalerState) -> views.AutoscalerVie
     forecast = controller.context.forecasts.document_of(state.key)
     return views.AutoscalerView(
         version=views.VERSION,
-        kind=state.object.kind,
+        kind=state.spec.object.kind,
         namespace=state.key.namespace,
-        name=state.object.metadata.name,
+        name=state.spec.object.metadata.name,
         time=moment(time),
-        mode=state.object.spec.mode,
-        writing=state.is_writing,
-        decided_since=None if state.since is None else moment(state.since),
+        mode=state.spec.object.spec.mode,
+        writing=state.turn.is_writing,
+        decided_since=None if state.turn.since is None else moment(state.turn.since),
         target=_target(state),
         limits=_limits(state),
         metrics=_metrics(state, time),
@@ -120,7 +120,7 @@ def _show(controller: Controller, state: AutoscalerState) -> views.AutoscalerVie
         ),
         ready_times=_ready_times(state),
         last=_last(state),
-        boost=msgspec.UNSET if state.boost is None else _boost(state, state.boost, now),
+        boost=msgspec.UNSET if state.spec.boost is None else _boost(state, state.spec.boost, now),
         forecast=msgspec.UNSET if forecast is None else forecast,
     )
 
@@ -136,22 +136,22 @@ def _limited_by(state: AutoscalerState) -> str:
 
 def _limits(state: AutoscalerState) -> views.LimitsView:
     spec = None if state.last is None else state.last.decision.spec
-    lowest, highest = state.prepared.limits if spec is None else spec.limits
+    lowest, highest = state.spec.prepared.limits if spec is None else spec.limits
     floor = state.memory.boost.floor
     return views.LimitsView(
         min=lowest,
         max=highest,
-        windows=state.bounds.windows,
-        forecast=state.bounds.forecast,
+        windows=state.bounds.now.windows,
+        forecast=state.bounds.now.forecast,
         floor=0 if floor is None else floor.replicas,
     )
 
 
 def _metrics(state: AutoscalerState, time: int) -> list[views.MetricView]:
     """Return the metrics of the spec as the last decision saw them; the ages are those at a time of day."""
-    if state.violations:
+    if state.spec.violations:
         return []
-    specs = with_defaults(state.object).spec.metrics or ()
+    specs = with_defaults(state.spec.object).spec.metrics or ()
     last = state.last
     inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
     measured = () if last is None else last.decision.status.current_metrics or ()
@@ -162,7 +162,7 @@ def _metrics(state: AutoscalerState, time: int) -> list[views.MetricView]:
         current, target, ratio = statuses.describe_value(spec, status)
         shown.append(
             views.MetricView(
-                name=state.prepared.metrics[place].description,
+                name=state.spec.prepared.metrics[place].description,
                 current=current,
                 target=target,
                 ratio=None if ratio is None else round(ratio, 4),
@@ -263,7 +263,7 @@ def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
 
 
 def _target(state: AutoscalerState) -> views.TargetView:
-    reference, target = state.object.spec.scale_target_ref, state.subscriptions.find_target()
+    reference, target = state.spec.object.spec.scale_target_ref, state.subscriptions.find_target()
     if isinstance(target, Unfound):
         return views.TargetView(kind=reference.kind, name=reference.name, error=target.message)
     snapshot = None if state.last is None else state.last.snapshot
@@ -280,7 +280,11 @@ def _target(state: AutoscalerState) -> views.TargetView:
 
 def _ready_times(state: AutoscalerState) -> dict[str, Any]:
     """Return how long the last pods took to be Ready, in seconds, and how many pods are not in that."""
-    times, left_out, starting = state.ready_times, state.ledger.left_out(), state.subscriptions.starting()
+    times, left_out, starting = (
+        state.ready_times,
+        state.target.ledger.left_out(),
+        state.subscriptions.starting(),
+    )
     shown: dict[str, Any] = {"pods": 0 if times is None else times.count}
     if times is not None:
         parts = {part: getattr(times, part) for part in (*PARTS, TOTAL)}
@@ -320,13 +324,13 @@ def _show_line(controller: Controller, state: AutoscalerState) -> views.FleetEnt
     key, last, limits, time = state.key, state.last, _limits(state), controller.loop.clock.time_of_day()
     inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
     sampled = [given.sampled for given in inputs if given.sampled is not None]
-    boost = state.boost
+    boost = state.spec.boost
     return views.FleetEntry(
         kind=key.kind,
         namespace=key.namespace,
         name=key.name,
-        target=f"{state.object.spec.scale_target_ref.kind}/{state.object.spec.scale_target_ref.name}",
-        mode=state.object.spec.mode,
+        target=f"{state.spec.object.spec.scale_target_ref.kind}/{state.spec.object.spec.scale_target_ref.name}",
+        mode=state.spec.object.spec.mode,
         replicas=None if last is None else last.decision.status.current_replicas,
         desired=None if last is None else last.decision.desired,
         min=limits.min,

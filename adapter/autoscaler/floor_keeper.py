@@ -50,18 +50,18 @@ class FloorKeeper:
 
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
-        if state.boost is not None and (state.is_writing or state.published is not None):
-            self._find(state.key.namespace).want(state.object.metadata.uid, None)
+        if state.spec.boost is not None and (state.turn.is_writing or state.published is not None):
+            self._find(state.key.namespace).want(state.spec.object.metadata.uid, None)
 
     async def publish(
         self, state: AutoscalerState, snapshot: Snapshot, replicas: int, now: int
     ) -> tuple[Floor | None, str]:
         """Publish the floor of a raise before it is written. Return it, to be settled, or why that failed."""
-        assert state.boost is not None
+        assert state.spec.boost is not None
         spans, held = [metric.hpa_span for metric in snapshot.inputs], state.memory.boost
         before = snapshot.observation.replicas
-        floor = boosting.begin(held, before, replicas, state.boost, spans, now)
-        longest, _ = state.prepared.longest_periods
+        floor = boosting.begin(held, before, replicas, state.spec.boost, spans, now)
+        longest, _ = state.spec.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
         floor = msgspec.structs.replace(floor, added=added, target=snapshot.target.uid)
         published = _published(state, msgspec.structs.replace(held, floor=floor), now)
@@ -70,10 +70,10 @@ class FloorKeeper:
         try:
             await floors.publish(published)
         except errors.KubernetesError as error:
-            if not state.is_closed:  # otherwise `forget` has already said what to publish
+            if not state.turn.is_closed:  # otherwise `forget` has already said what to publish
                 floors.want(published.uid, state.published)  # the API server may have accepted it
             return None, f"the floor cannot be published: {error.said or error}"
-        if not state.is_closed:
+        if not state.turn.is_closed:
             state.published = published
         return floor, ""
 
@@ -84,7 +84,7 @@ class FloorKeeper:
 
         `floor` is what `publish` returned.
         """
-        if floor is None or state.is_closed:
+        if floor is None or state.turn.is_closed:
             return
         held = state.memory.boost
         if outcome.resource_version or outcome.unknown:
@@ -111,9 +111,9 @@ class FloorKeeper:
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
             return
         state.published = floor
-        self._find(state.key.namespace).want(state.object.metadata.uid, floor)
+        self._find(state.key.namespace).want(state.spec.object.metadata.uid, floor)
 
 
 def _published(state: AutoscalerState, memory: boosting.Boosting, now: int) -> Floor | None:
     floor = state.scheduled_floor(now)
-    return boosting.published(memory, state.object.metadata, floor, state.clock.set_by)
+    return boosting.published(memory, state.spec.object.metadata, floor, state.clock.set_by)

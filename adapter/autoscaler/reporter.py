@@ -213,7 +213,7 @@ class Reporter:
         reported = self._reported_of(state.key)
         if choice.status_changed:
             self._actuator.status(
-                state.object,
+                state.spec.object,
                 state.memory.status,
                 state.recent_changes(now),
                 state.backlog_credits,
@@ -221,7 +221,7 @@ class Reporter:
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
-                self._actuator.event(state.object, event)
+                self._actuator.event(state.spec.object, event)
         reported.series.show(state, choice, snapshot, now)
         desired, current = choice.desired, choice.status.current_replicas
         kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"

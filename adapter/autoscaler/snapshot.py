@@ -80,6 +80,7 @@ class AutoscalerContext(NamedTuple):
     rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
+    clock: DecisionClock
     forecasts: Forecasts
     schedules: ScheduleBook | None = None
     """None without schedules."""

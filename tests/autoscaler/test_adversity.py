@@ -275,7 +275,7 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
 async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
     bench.server.fail = "forbidden"
     await bench.begin_with(7)
-    bench.state.failures = 3000
+    bench.state.turn.failures = 3000
     await bench.step(16)
     bench.server.fail = ""
     await bench.step(16)

@@ -231,7 +231,7 @@ async def test_what_is_only_advised_is_not_told_of(bench: BoostBench, about: str
 async def test_a_minimum_of_zero_that_rests_on_the_handshake(bench: BoostBench) -> None:
     """The API takes it, for the handshake is an External metric."""
     bench.boost(replicas=4, metrics=[cpu_metric(50)], minReplicas=0)
-    assert not bench.state.violations
+    assert not bench.state.spec.violations
 
 
 async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal(bench: BoostBench) -> None:

@@ -249,7 +249,8 @@ def forecasts(store: Store) -> Iterator[tuple[str, Any]]:
             for number in range(count):
                 key = Key(namespace, f"{kind}-{number}")
                 name = str(key)
-                state = SimpleNamespace(key=key, object=SimpleNamespace(metadata=SimpleNamespace(uid=name)))
+                named = SimpleNamespace(metadata=SimpleNamespace(uid=name))
+                state = SimpleNamespace(key=key, spec=SimpleNamespace(object=named))
                 yield (
                     name,
                     SimpleNamespace(

@@ -218,7 +218,7 @@ class ForecastBook:
             entry
             for key, entry in self._entries.items()
             if (store := stores.get(slices.slice_of(key.namespace))) is not None
-            and entry.state.object.metadata.uid in store.unclaimed
+            and entry.state.spec.object.metadata.uid in store.unclaimed
         ]
         restore = functools.partial(self._restore, controller, stores, now)
         await run_steps(in_steps(restorable, restore, self._defects, KIND.in_a_row))
@@ -232,7 +232,7 @@ class ForecastBook:
     ) -> None:
         """Go on with the verdict of the previous owner, if it is about what is asked for now."""
         store = stores[slices.slice_of(entry.state.key.namespace)]
-        key, autoscaler = entry.state.key, entry.state.object
+        key, autoscaler = entry.state.key, entry.state.spec.object
         if self._entries.get(key) is not entry or autoscaler.metadata.uid not in store.unclaimed:
             return
         try:
@@ -306,7 +306,7 @@ class ForecastBook:
     def _show(self, controller: Controller, entry: AutoscalerForecast) -> None:
         has_changed, event = entry.show()
         if event is not None:
-            controller.actuator.event(entry.state.object, event)
+            controller.actuator.event(entry.state.spec.object, event)
         if has_changed:
             controller.loop.touch(entry.state.key)
 

@@ -133,6 +133,8 @@ class ScheduleBook:
         schedule asks for that. NotSyncedError while the bounds are being computed; the autoscaler is touched
         when they are known.
         """
+        if not self.cache.synced:
+            raise NotSyncedError("the first list of schedules is not complete")
         target = self._targets.get(key)
         if target is None:
             return NO_BOUNDS, None

@@ -200,10 +200,10 @@ class ScheduleReporter(Outlet[_Known]):
         state = controller.find(key)
         if state is None:
             return TargetState()
-        if state.violations:
-            return TargetState(status.INVALID_TARGET, str(state.violations[0]))
-        if state.bounds.excess:
-            return TargetState(TOO_MANY_WINDOWS, state.bounds.excess)
+        if state.spec.violations:
+            return TargetState(status.INVALID_TARGET, str(state.spec.violations[0]))
+        if state.bounds.now.excess:
+            return TargetState(TOO_MANY_WINDOWS, state.bounds.now.excess)
         return TargetState(lead=None if state.ready_times is None else state.lead.of_raise(0, highest))
 
     # -- the wire --------------------------------------------------------------------------------------------
