@@ -70,7 +70,7 @@ async def test_the_history_stays_with_a_clock_that_is_set(bench: Bench) -> None:
 
     history = view(bench).history
     assert history is not None
-    assert [point.demand for point in history.points] == [4]
+    assert [(point.demand, point.at) for point in history.points] == [(4, debug.moment(NOW + 3600 * SECOND))]
 
 
 async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
