@@ -52,7 +52,7 @@ class ClusterActuator(ScaleWriter):
         update = StatusUpdate(
             meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, render
         )
-        self._statuses.submit(update, None if seen is None else fastpath_autoscaler.plain_status(seen))
+        self._statuses.put(update, None if seen is None else fastpath_autoscaler.plain_status(seen))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
         meta = autoscaler.metadata

@@ -26,7 +26,7 @@ from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write import deletion_costs
-from adapter.kubernetes.write.outbox import Due, Outbox, Outlet, Place
+from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model import timestamps
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
@@ -88,8 +88,8 @@ class CostJob:
     has_begun: bool = False
 
     @property
-    def place(self) -> Place:
-        return Place(self.state.key.namespace, self.state.key.name, self.pod)
+    def outbox_key(self) -> OutboxKey:
+        return OutboxKey(self.state.key.namespace, self.state.key.name, self.pod)
 
     def end(self) -> None:
         if not self.done.done():
@@ -104,11 +104,10 @@ class CostKeeper(Outlet[CostJob]):
     at_once = deletion_costs.AT_ONCE
 
     def __init__(self, outbox: Outbox, actuator: Actuator, clock: Clock) -> None:
-        self._outbox = outbox
+        super().__init__(outbox)
         self._actuator = actuator
         self._clock = clock
         self._marks: dict[Key, PodMarks] = {}
-        outbox.open(self)
 
     async def mark(self, state: AutoscalerState, snapshot: Snapshot, replicas: int, since: float) -> bool:
         """Write the costs of the idlest pods before a scale-down to `replicas`; tell whether any was missing.
@@ -124,7 +123,7 @@ class CostKeeper(Outlet[CostJob]):
         marks.wanted = now = self._clock.monotonic()
         await asyncio.wait([job.done for job in jobs], timeout=max(0.0, since + MARK_SECONDS - now))
         for job in jobs:
-            if self._outbox.withdraw(self, job.place, job):
+            if self.withdraw(job.outbox_key, job):
                 _undo(job)
         return True
 
@@ -215,7 +214,7 @@ class CostKeeper(Outlet[CostJob]):
 
     def _queue(self, state: AutoscalerState, marks: PodMarks, pod: str, cost: int | None) -> CostJob:
         job = CostJob(state, marks, pod, cost, asyncio.get_running_loop().create_future())
-        self._outbox.submit(self, job.place, job)
+        self.submit(job.outbox_key, job)
         return job
 
     def merge(self, before: CostJob, new: CostJob) -> CostJob:
@@ -223,15 +222,15 @@ class CostKeeper(Outlet[CostJob]):
             before.end()
         return new
 
-    def due(self, value: CostJob, now: float) -> Due | None:
-        return None if value.done.done() else Due(now)
+    def due(self, value: CostJob, now: float) -> SendTime | None:
+        return None if value.done.done() else SendTime(now)
 
     def subject(self, value: CostJob) -> Key:
         return value.state.key
 
     async def send(self, value: CostJob, writer: Writer) -> None:
         value.has_begun = True
-        await deletion_costs.apply(writer, value.place.namespace, value.pod, value.cost)
+        await deletion_costs.apply(writer, value.state.key.namespace, value.pod, value.cost)
         value.end()
 
     def failed(self, value: CostJob, error: Exception, tries: int) -> None:  # noqa: ARG002

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.autoscaler.interfaces import Forecasts, Key
-from adapter.autoscaler.reconcile import PendingScale, Reconciler, Result
+from adapter.autoscaler.reconcile import PendingScale, Reconciler, SyncResult
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.clock import DecisionClock
 from adapter.model.fairness import Turns
@@ -204,7 +204,7 @@ class DecisionLoop:
                 await asyncio.sleep(0)
                 started = now = self.clock.monotonic()
 
-    def _follow(self, state: AutoscalerState, result: Result, now: float) -> None:
+    def _follow(self, state: AutoscalerState, result: SyncResult, now: float) -> None:
         """Have an autoscaler decided again when the result of a sync, or of a write, says so."""
         state.turn.rest = result.rest
         again = min(result.again, max(result.rest, self._again.pop(state.key, math.inf)))

@@ -12,7 +12,7 @@ from adapter.autoscaler import term_store
 from adapter.autoscaler.registry import OwnedSlice
 from adapter.autoscaler.term_store import StoredKind, TermEntry, TermStore
 from adapter.kubernetes.write.config_map import StoreSlot
-from adapter.kubernetes.write.outbox import Due
+from adapter.kubernetes.write.outbox import SendTime
 from adapter.model.ready_times import MOST_PODS, ReadyLedger, decode_ledger, encode_ledger
 
 KIND = StoredKind(
@@ -37,7 +37,7 @@ class ReadyTimesStore(TermStore):
         super().__init__(slot, KIND)
         self._owned = owned
         self._most = MOST_PODS
-        self._due = Due(-math.inf)  # it is read when the term begins
+        self._due = SendTime(-math.inf)  # it is read when the term begins
 
     async def inherit(self, texts: Mapping[str, str]) -> None:
         ledgers: dict[str, ReadyLedger] = {}

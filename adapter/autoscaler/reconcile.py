@@ -81,7 +81,7 @@ class PendingScale(NamedTuple):
     """The maximum that the decision was capped at, None if it was not."""
 
 
-class Result(NamedTuple):
+class SyncResult(NamedTuple):
     """What a sync comes to: a decision that must be written, None without one, and when to sync again.
 
     It syncs `again` after so many seconds even if nothing changes, and not within `rest` seconds whatever
@@ -123,16 +123,16 @@ class Reconciler:
 
     # -- deciding --------------------------------------------------------------------------------------------
 
-    def sync(self, state: AutoscalerState) -> Result:
+    def sync(self, state: AutoscalerState) -> SyncResult:
         """Decide an autoscaler. A decision that writes nothing is reported."""
         return self._result(state, self._decide(state))
 
-    def fail(self, state: AutoscalerState) -> Result:
+    def fail(self, state: AutoscalerState) -> SyncResult:
         """Note a defect in a sync, or in a write."""
         state.turn.failures += 1
         return self._result(state)
 
-    def _result(self, state: AutoscalerState, write: PendingScale | None = None) -> Result:
+    def _result(self, state: AutoscalerState, write: PendingScale | None = None) -> SyncResult:
         """Return when to sync again: after a period, or when the bounds change before that.
 
         After failed writes that is later, and a change does not shorten it. An autoscaler that may not write
@@ -141,10 +141,10 @@ class Reconciler:
         period, failures = state.spec.period, state.turn.failures
         if failures:
             pause = max(period, min(_RETRY_LIMIT, 2.0 ** min(failures - 1, _DOUBLINGS)))
-            return Result(write, pause, pause)
+            return SyncResult(write, pause, pause)
         until = state.bounds.until
         left = math.inf if until is None else self.clock.monotonic_at(until) - self.clock.monotonic()
-        return Result(write, min(period, left), GAP * period)
+        return SyncResult(write, min(period, left), GAP * period)
 
     def _decide(self, state: AutoscalerState) -> PendingScale | None:
         """Return a decision that must be written; report any other."""
@@ -252,7 +252,7 @@ class Reconciler:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    async def write(self, state: AutoscalerState, pending: PendingScale) -> Result:
+    async def write(self, state: AutoscalerState, pending: PendingScale) -> SyncResult:
         """Write a decision. An unexpected exception passes on, with the state settled."""
         write = _Write(pending, state.target.epoch, self.clock.monotonic())
         failure = ""

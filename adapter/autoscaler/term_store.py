@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from adapter import errors
 from adapter.kubernetes.write.config_map import OwnConfigMap, StoredInTerm, StoreSlot
-from adapter.kubernetes.write.outbox import IDLE, Due
+from adapter.kubernetes.write.outbox import IDLE, SendTime
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling import slices
 
@@ -83,15 +83,15 @@ class TermStore(StoredInTerm):
         """Have the entries stored, from when they are due."""
         self._slot.submit(self._config_map.name, self)
 
-    def due(self, now: float) -> Due:
-        return Due(now) if self._is_ending else self._due
+    def due(self, now: float) -> SendTime:
+        return SendTime(now) if self._is_ending else self._due
 
     async def write(self) -> None:
         """Read what is stored, or if that was done store what there is."""
         with self._problems.defects.contain(self.kind.unexpected):
             await (self.load if self._stored is None else self.save)()
         pause = self.kind.retry if self._stored is None else self.kind.period
-        self._due = IDLE if self._is_ending else Due(self._clock.monotonic() + pause)
+        self._due = IDLE if self._is_ending else SendTime(self._clock.monotonic() + pause)
         self._is_ending = False
 
     def ends(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from adapter import errors
 from adapter.kubernetes.write.config_map import OwnConfigMap, StoredInTerm, StoreSlot
-from adapter.kubernetes.write.outbox import IDLE, Due
+from adapter.kubernetes.write.outbox import IDLE, SendTime
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
 
 LIMIT = 900_000
@@ -126,15 +126,15 @@ class FloorWriter(StoredInTerm):
 
     # -- when ------------------------------------------------------------------------------------------------
 
-    def due(self, now: float) -> Due:
+    def due(self, now: float) -> SendTime:
         """Return when there is something to write or check. No caller waits for the pause after a failure."""
         if not self._has_started:
             return IDLE
         if any(entry.is_awaited for entry in self._pending.values()):
-            return Due(now)
+            return SendTime(now)
         if self._has_news:
-            return Due(self._retry_at)
-        return Due(self._looked_at + CHECK) if self._published else IDLE
+            return SendTime(self._retry_at)
+        return SendTime(self._looked_at + CHECK) if self._published else IDLE
 
     @property
     def _has_news(self) -> bool:

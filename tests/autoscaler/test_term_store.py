@@ -10,7 +10,7 @@ import pytest
 
 from adapter.autoscaler.term_store import LIMIT, StoredKind, TermEntry, TermStore
 from adapter.kubernetes.write.config_map import StoreSlot
-from adapter.kubernetes.write.outbox import Due
+from adapter.kubernetes.write.outbox import SendTime
 from adapter.kubernetes.write.writer import WriteKind
 from tests.boost.configmaps import JSON, Store
 from tests.boost.floorterms import NAMESPACE, StoringProcess
@@ -42,7 +42,7 @@ class Owner:
 class Notes(TermStore):
     def __init__(self, owner: Owner, slot: StoreSlot) -> None:
         super().__init__(slot, KIND)
-        self._owner, self._due = owner, Due(-math.inf)
+        self._owner, self._due = owner, SendTime(-math.inf)
 
     async def inherit(self, texts: Mapping[str, str]) -> None:
         for uid, text in texts.items():

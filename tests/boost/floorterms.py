@@ -38,7 +38,7 @@ def config_map(*entries: Floor, name: str = "fastpath-floors-slice-00") -> JSON:
     }
 
 
-class Term(NamedTuple):
+class StoringTerm(NamedTuple):
     """A term of a slice: what writes its ConfigMaps, and where."""
 
     outbox: Outbox
@@ -67,7 +67,7 @@ class StoringProcess:
         self.monitoring = Monitoring()
         self.problems = ProblemLog(self.monitoring, self.clock)
 
-    def open_term(self, kind: WriteKind, gate: HandFence | None = None, number: int = 0) -> Term:
+    def open_term(self, kind: WriteKind, gate: HandFence | None = None, number: int = 0) -> StoringTerm:
         budget = WriteRateLimiter(self.rate, self.clock, self.monitoring)
         line: Any = self.line
         unused: Any = None
@@ -75,7 +75,7 @@ class StoringProcess:
         outbox = Outbox(budget, self.clock, self.monitoring, self.problems.defects)
         outbox.begin(number, writer)
         outlet = ConfigMapOutlet(outbox, kind, "unexpected error while storing")
-        return Term(outbox, StoreSlot(outlet, writer, NAMESPACE, number, self.clock, self.problems))
+        return StoringTerm(outbox, StoreSlot(outlet, writer, NAMESPACE, number, self.clock, self.problems))
 
 
 class FloorProcess(StoringProcess):

@@ -117,7 +117,7 @@ class SliceScaler:
                     status = HorizontalPodAutoscalerStatus(desired_replicas=current)
                     document = functools.partial(_document, current)
                     hpa = HPA.format(self.namespace)
-                    self._statuses.submit(
+                    self._statuses.put(
                         StatusUpdate(self.namespace, "web", self._uid, hpa, "", status, document), None
                     )
                     self._events.record(

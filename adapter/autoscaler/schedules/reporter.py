@@ -20,7 +20,7 @@ from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus
 from adapter.kubernetes import client
 from adapter.kubernetes.cache.autoscalers import WatchedHPA
 from adapter.kubernetes.cache.schedules import SCHEDULES, WatchedSchedule
-from adapter.kubernetes.write.outbox import Due, Outbox, Outlet, Place
+from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED, FastPathAutoscaler
@@ -93,13 +93,12 @@ class ScheduleReporter(Outlet[_Known]):
         find_hpa: Callable[[str, str], WatchedHPA | None],
         find_autoscaler: Callable[[Key], FastPathAutoscaler | None],
     ) -> None:
-        self._outbox = outbox
-        self._cache, self._turns = book.cache, book.turns
+        super().__init__(outbox)
+        self._cache, self._looks = book.cache, book.turns
         self._problems = problems
         self._clock = clock
         self._find_hpa, self._find_autoscaler = find_hpa, find_autoscaler
         self._known: dict[tuple[str, str], _Known] = {}
-        outbox.open(self)
 
     async def run(self, controller: Controller) -> None:
         while True:
@@ -119,7 +118,7 @@ class ScheduleReporter(Outlet[_Known]):
                 wanted = self._describe(known, controller)
                 if wanted is not None and wanted != (known.wanted or known.written):
                     known.wanted = wanted
-                    self._outbox.submit(self, Place(known.watched.namespace, known.watched.name), known)
+                    self.submit(OutboxKey(known.watched.namespace, known.watched.name), known)
             computed += self._clock.monotonic() - began
             await asyncio.sleep(0)
         return computed
@@ -135,7 +134,7 @@ class ScheduleReporter(Outlet[_Known]):
                     self._known[key] = self._follow_one(watched, former.get(key), now)
                     former.pop(key, None)
         for gone in former.values():
-            self._outbox.withdraw(self, Place(gone.watched.namespace, gone.watched.name))
+            self.withdraw(OutboxKey(gone.watched.namespace, gone.watched.name))
             self._problems.resolve(PROBLEM, subject=gone.subject)
             self._stop(gone)
 
@@ -153,12 +152,12 @@ class ScheduleReporter(Outlet[_Known]):
         known.watched = watched
         if known.lookout is not None and known.job is None and known.outlook_at(now) is None:
             steps, defects = known.look(known.lookout, now), self._problems.defects
-            known.job = start(self._turns, watched.namespace, steps, defects, known.subject)
+            known.job = start(self._looks, watched.namespace, steps, defects, known.subject)
         return known
 
     def _stop(self, known: _Known | None) -> None:
         if known is not None and known.job is not None:
-            self._turns.abort(known.job)
+            self._looks.abort(known.job)
             known.job = None
 
     def _describe(self, known: _Known, controller: Controller) -> ScheduleStatus | None:
@@ -211,8 +210,8 @@ class ScheduleReporter(Outlet[_Known]):
     def merge(self, before: _Known, new: _Known) -> _Known:  # noqa: ARG002 - what is known has the last one
         return new
 
-    def due(self, value: _Known, now: float) -> Due | None:
-        return None if value.wanted is None or value.wanted == value.written else Due(now)
+    def due(self, value: _Known, now: float) -> SendTime | None:
+        return None if value.wanted is None or value.wanted == value.written else SendTime(now)
 
     def subject(self, value: _Known) -> str:
         return value.subject

@@ -17,7 +17,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes import client, transport
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
-from adapter.kubernetes.write.outbox import UNEXPECTED_PAUSE, Due, Outbox, Outlet, Place
+from adapter.kubernetes.write.outbox import UNEXPECTED_PAUSE, Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer, may_have_been_applied
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.floor import LABEL
@@ -193,7 +193,7 @@ class StoredInTerm(ABC):
     """What a term keeps in one ConfigMap: it knows when that is to be written, and deals with failures."""
 
     @abstractmethod
-    def due(self, now: float) -> Due:
+    def due(self, now: float) -> SendTime:
         """Return when to `write`, in monotonic seconds."""
 
     @abstractmethod
@@ -217,10 +217,9 @@ class ConfigMapOutlet(Outlet[StoredInTerm]):
 
     def __init__(self, outbox: Outbox, kind: WriteKind, unexpected: str) -> None:
         self.kind, self.unexpected = kind, unexpected
-        self.outbox = outbox
-        outbox.open(self)
+        super().__init__(outbox)
 
-    def due(self, value: StoredInTerm, now: float) -> Due:
+    def due(self, value: StoredInTerm, now: float) -> SendTime:
         return value.due(now)
 
     def ends(self, value: StoredInTerm) -> bool:
@@ -249,4 +248,4 @@ class StoreSlot:
 
     def submit(self, name: str, stored: StoredInTerm) -> None:
         """Begin with a ConfigMap, or note that it may be due sooner."""
-        self.outlet.outbox.submit(self.outlet, Place("", name), stored, self.number)
+        self.outlet.submit(OutboxKey("", name), stored, self.number)

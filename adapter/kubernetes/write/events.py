@@ -18,7 +18,7 @@ import msgspec
 from cachetools import LRUCache
 
 from adapter import errors
-from adapter.kubernetes.write.outbox import Due, Outbox, Outlet, Place
+from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, write_instant
@@ -168,7 +168,7 @@ class EventOutlet(Outlet[ObjectEvents]):
         monitoring: Monitoring,
         problems: ProblemLog,
     ) -> None:
-        self._outbox = outbox
+        super().__init__(outbox)
         self._clock = clock
         self._random = random
         self._monitoring = monitoring
@@ -177,7 +177,6 @@ class EventOutlet(Outlet[ObjectEvents]):
         self._counts: Counter[str] = Counter()
         """The events that wait, by namespace."""
         self._stamp = 0
-        outbox.open(self)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
         """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut."""
@@ -188,8 +187,8 @@ class EventOutlet(Outlet[ObjectEvents]):
         self._counts[namespace] += 1
         self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
         event = first_record(regarding, kind, reason, message[:_MESSAGE_LENGTH], self._stamp)
-        place = Place(namespace, (regarding.kind, regarding.name, regarding.uid))
-        self._outbox.submit(self, place, ObjectEvents(namespace, deque([event])))
+        key = OutboxKey(namespace, (regarding.kind, regarding.name, regarding.uid))
+        self.submit(key, ObjectEvents(namespace, deque([event])))
 
     def _has_room(self, namespace: str) -> bool:
         """Tell whether one more event of a namespace may wait.
@@ -201,7 +200,7 @@ class EventOutlet(Outlet[ObjectEvents]):
         ((largest, count),) = self._counts.most_common(1)
         if count <= self._counts[namespace] + 1:
             return False
-        theirs = (one for one in self._outbox.values(self) if one.namespace == largest and one.waiting)
+        theirs = (one for one in self.values() if one.namespace == largest and one.waiting)
         latest = max(theirs, key=lambda one: one.waiting[-1].first)
         latest.waiting.pop()
         self._count_off(largest)
@@ -217,8 +216,8 @@ class EventOutlet(Outlet[ObjectEvents]):
         before.waiting.extend(new.waiting)
         return before
 
-    def due(self, value: ObjectEvents, now: float) -> Due | None:
-        return Due(now) if value.waiting or value.current else None
+    def due(self, value: ObjectEvents, now: float) -> SendTime | None:
+        return SendTime(now) if value.waiting or value.current else None
 
     def ends(self, value: ObjectEvents) -> bool:
         return bool(value.waiting or value.current)

@@ -1,20 +1,20 @@
 """The one door through which a scaler writes all but Scales: statuses, events, ConfigMaps, deletion costs.
 
 There is one `Outbox` in a process. An `Outlet` is a kind of writes: it says how a new value is merged with
-the one that waits under the same key, when a value is due, how it is sent, and what a failure means. All else
-is the same for every kind, and is here:
+the one that is pending under the same key, when a value is due, how it is sent, and what a failure means. All
+else is the same for every kind, and is here:
 
-- Values wait by key, and a key is written by one task at a time. So the writes about one object keep their
-  order, and of two values for it the later one is never overtaken.
+- Values are pending by key, and a key is written by one task at a time. So the writes about one object keep
+  their order, and of two values for it the later one is never overtaken.
 - Namespaces take turns, and in each its owners (`model.fairness`). At most `Outlet.at_once` values of a kind
   are under way.
-- A value is taken when its write slot is granted (`writer.WriteRateLimiter`). What is sent is so never older
+- A value is taken when its write slot is granted (`writer.WriteRateLimiter`). So what is sent is never older
   than its slot, however long the queue is.
 - Each value belongs to the slice of its namespace. It is sent by the `Writer` of the term in which it was
-  submitted, whose fence is checked at the moment of sending. A slice that this process does not own takes
-  no values.
-- `drain` ends a term: what must not be lost is written within some seconds, the rest is dropped. No write of
-  the term is in flight when it returns, because the Lease of the slice is released next.
+  submitted, whose fence is checked at the moment of sending. A slice that this process does not own takes no
+  values.
+- `Outbox.drain` ends a term: what must not be lost is written within some seconds, the rest is dropped. No
+  write of the term is in flight when it returns, because the Lease of the slice is released next.
 
 A Scale does not go through here. It is written at once, against the version that it was decided from
 (`autoscaler.reconcile`).
@@ -24,7 +24,7 @@ import asyncio
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from adapter import errors
@@ -39,12 +39,12 @@ LAST_SECONDS = 0.5
 """For how long the last writes of a term may go on: the next owner of the slice waits."""
 
 UNEXPECTED_PAUSE = 15.0
-"""Seconds until a value is tried again whose kind has a defect even in what it does about errors."""
+"""Seconds until a value is tried again after an error that its kind does not know."""
 
 Value = TypeVar("Value")
 
 
-class Place(NamedTuple):
+class OutboxKey(NamedTuple):
     """What a value is about: the namespace and the owner that take turns, and what it is of that owner."""
 
     namespace: str
@@ -52,22 +52,95 @@ class Place(NamedTuple):
     item: Hashable = None
 
 
-class Due(NamedTuple):
+class SendTime(NamedTuple):
     """When a value is to be sent, in monotonic seconds, and its precedence: 0 comes first."""
 
     at: float
     rank: int = 0
 
 
-IDLE = Due(math.inf)
+IDLE = SendTime(math.inf)
 """Nothing is to be sent, and the value is kept."""
 
 _NOW = -math.inf
 """In place of a time that has come."""
 
 
+@dataclass(slots=True, eq=False)
+class _Entry(Generic[Value]):
+    """A value on its way. It waits for a timer, then for its turn, then for the task that sends it."""
+
+    key: OutboxKey
+    number: int
+    writer: Writer
+    value: Value
+    tries: int = 0
+    retry_at: float = _NOW
+    due: SendTime = IDLE
+    timer: asyncio.TimerHandle | None = None
+    sending: asyncio.Task[None] | None = None
+    is_ending: bool = False
+
+
+class Outbox:
+    """Sends what its outlets are given, while `run` runs."""
+
+    def __init__(
+        self, limiter: WriteRateLimiter, clock: Clock, monitoring: Monitoring, defects: Defects
+    ) -> None:
+        self.limiter = limiter
+        self.clock = clock
+        self.defects = defects
+        self.outlets: list[Outlet[Any]] = []
+        self.writers: dict[int, Writer] = {}
+        """Those of the slices that this process owns."""
+        for kind in (WriteKind.COST, WriteKind.STATUS, WriteKind.EVENT):
+
+            def count(kind: WriteKind = kind) -> int:
+                return sum(outlet.count() for outlet in self.outlets if outlet.kind is kind)
+
+            monitoring.write_queue.labels(kind.label).set_function(count)
+
+    def begin(self, number: int, writer: Writer) -> None:
+        """Begin a term: take values of a slice, and send them with this writer."""
+        self.writers[number] = writer
+
+    def find_writer(self, namespace: str) -> Writer:
+        """Return the writer of the slice of a namespace; NotLeadingError if this process does not own it."""
+        writer = self.writers.get(slices.slice_of(namespace))
+        if writer is None:
+            raise errors.NotLeadingError("this process does not own the slice")
+        return writer
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for outlet in self.outlets:
+                group.create_task(outlet.send_due(group), name=f"outbox: {type(outlet).__name__}")
+
+    async def drain(self, number: int, seconds: float = LAST_SECONDS) -> None:
+        """End a term: write what is last within some seconds, and drop the rest."""
+        endings = [outlet.end(number) for outlet in self.outlets]
+        try:
+            async with asyncio.timeout(seconds):
+                for outlet, entries in zip(self.outlets, endings, strict=True):
+                    await outlet.wait_for_last(entries)
+        except TimeoutError:
+            pass
+        finally:
+            self.writers.pop(number, None)
+            tasks = [entry.sending for entries in endings for entry in entries if entry.sending is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for outlet, entries in zip(self.outlets, endings, strict=True):
+                outlet.drop_all(entries)
+
+
 class Outlet(ABC, Generic[Value]):
-    """A kind of writes. Only `send` may wait."""
+    """A kind of writes: what is particular about them, and the values that are pending.
+
+    A subclass has `merge`, `due`, `send` and `failed`, of which only `send` may wait.
+    """
 
     kind: WriteKind
     unexpected: str
@@ -77,12 +150,24 @@ class Outlet(ABC, Generic[Value]):
     needs_slot: bool = True
     """Whether `send` is called with a write slot; else it asks for its own."""
 
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self._entries: dict[OutboxKey, _Entry[Value]] = {}
+        self._turns: tuple[Turns[OutboxKey], ...] = tuple(Turns() for _ in range(self.ranks))
+        """The keys that are due, by rank."""
+        self._precedence = Precedence(self.ranks)
+        self._gate = asyncio.Semaphore(self.at_once)
+        self._wake, self._removed = asyncio.Event(), asyncio.Event()
+        outbox.outlets.append(self)
+
+    # -- what a kind says ------------------------------------------------------------------------------------
+
     def merge(self, before: Value, new: Value) -> Value:  # noqa: ARG002 - of the signature
-        """Return what waits from now on in place of two values: the latest, unless a kind says otherwise."""
+        """Return what is pending from now on in place of two values."""
         return new
 
     @abstractmethod
-    def due(self, value: Value, now: float) -> Due | None:
+    def due(self, value: Value, now: float) -> SendTime | None:
         """Return when a value is to be sent; None to forget it."""
 
     @abstractmethod
@@ -104,7 +189,7 @@ class Outlet(ABC, Generic[Value]):
         return False
 
     def dropped(self, value: Value) -> None:
-        """Note that a value is not settled: its term has ended, or it was withdrawn while it was sent."""
+        """Note that the term of a value has ended, or that it was withdrawn while it was sent."""
 
     def subject(self, value: Value) -> object:  # noqa: ARG002 - of the signature
         """Return what the log names beside `unexpected`."""
@@ -114,280 +199,180 @@ class Outlet(ABC, Generic[Value]):
         """Return for how many writes a value counts that is due."""
         return 1
 
+    # -- pending values --------------------------------------------------------------------------------------
 
-@dataclass(slots=True, eq=False)
-class _Entry(Generic[Value]):
-    """A value on its way. It is scheduled by a timer, then by its turn, then by the task that sends it."""
+    def submit(self, key: OutboxKey, value: Value, number: int | None = None) -> None:
+        """Have a value sent when it is due, merged with the one that is pending. Never waits.
 
-    place: Place
-    number: int
-    writer: Writer
-    value: Value
-    tries: int = 0
-    retry_at: float = -math.inf
-    due: Due = IDLE
-    timer: asyncio.TimerHandle | None = None
-    sending: asyncio.Task[None] | None = None
-    is_ending: bool = False
+        It belongs to the slice `number`, or that of its namespace. If this process does not own that slice
+        the value is dropped.
+        """
+        number = slices.slice_of(key.namespace) if number is None else number
+        writer, entry = self.outbox.writers.get(number), self._entries.get(key)
+        if writer is None:
+            self.dropped(value)
+            return
+        if entry is None:
+            entry = self._entries[key] = _Entry(key, number, writer, value)
+        else:
+            before, entry.value = entry.value, self.merge(entry.value, value)
+            if entry.value is not before:
+                entry.tries, entry.retry_at = 0, _NOW
+        self._plan(entry)
 
+    def withdraw(self, key: OutboxKey, value: Value | None = None) -> bool:
+        """Forget what is pending; a write of it goes on. With a `value`, only if that has not begun.
 
-@dataclass(slots=True, eq=False)
-class _Queue(Generic[Value]):
-    """The values of one outlet."""
+        Return whether something was forgotten.
+        """
+        entry = self._entries.get(key)
+        if entry is None or (value is not None and (entry.value is not value or entry.sending is not None)):
+            return False
+        self._remove(entry)
+        return True
 
-    outlet: Outlet[Value]
-    clock: Clock
-    entries: dict[Place, _Entry[Value]] = field(default_factory=dict)
-    turns: tuple[Turns[Place], ...] = field(init=False)
-    """The places that are due, by rank."""
-    precedence: Precedence = field(init=False)
-    gate: asyncio.Semaphore = field(init=False)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    removed: asyncio.Event = field(default_factory=asyncio.Event)
+    def values(self) -> Iterator[Value]:
+        return (entry.value for entry in self._entries.values())
 
-    def __post_init__(self) -> None:
-        ranks = range(self.outlet.ranks)
-        self.turns, self.precedence = tuple(Turns() for _ in ranks), Precedence(len(ranks))
-        self.gate = asyncio.Semaphore(self.outlet.at_once)
+    def count(self) -> int:
+        """Return how many writes are due, are under way, or are to be tried again."""
+        entries = self._entries.values()
+        waiting = (one for one in entries if one.sending is not None or one.tries or one.due.at == _NOW)
+        return sum(self.size(entry.value) for entry in waiting)
 
-    def plan(self, entry: _Entry[Value]) -> None:
+    def _plan(self, entry: _Entry[Value]) -> None:
         """Have a value sent when it is due. One that is being sent is planned when that has ended."""
         if entry.sending is not None:
             return
-        now = self.clock.monotonic()
-        due = self.outlet.due(entry.value, now)
+        now = self.outbox.clock.monotonic()
+        due = self.due(entry.value, now)
         if due is None or (entry.is_ending and due.at > now):
-            self.remove(entry)
+            self._remove(entry)
             return
         at = max(due.at, entry.retry_at)
-        due = Due(_NOW if at <= now else at, due.rank)
+        due = SendTime(_NOW if at <= now else at, due.rank)
         if due == entry.due:
             return  # it keeps its turn, or its timer
-        self.cancel(entry)
+        self._cancel(entry)
         entry.due = due
         if due.at == _NOW:
-            self.become_due(entry)
+            self._become_due(entry)
         elif due.at < math.inf:
-            loop = asyncio.get_running_loop()
-            entry.timer = loop.call_later(due.at - now, self.become_due, entry)
+            entry.timer = asyncio.get_running_loop().call_later(due.at - now, self._become_due, entry)
 
-    def become_due(self, entry: _Entry[Value]) -> None:
-        entry.timer, entry.due = None, Due(_NOW, entry.due.rank)
-        self.turns[entry.due.rank].add(*entry.place[:2], entry.place)
-        self.wake.set()
+    def _become_due(self, entry: _Entry[Value]) -> None:
+        entry.timer, entry.due = None, SendTime(_NOW, entry.due.rank)
+        self._turns[entry.due.rank].add(*entry.key[:2], entry.key)
+        self._wake.set()
 
-    def cancel(self, entry: _Entry[Value]) -> None:
+    def _cancel(self, entry: _Entry[Value]) -> None:
         """Take a value out of its turn, and stop its timer."""
-        self.turns[entry.due.rank].discard(*entry.place[:2], entry.place)
+        self._turns[entry.due.rank].discard(*entry.key[:2], entry.key)
         entry.due = IDLE
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
 
-    def take(self) -> _Entry[Value] | None:
-        """Take the value whose turn it is; None if it was withdrawn meanwhile."""
-        chosen = self.precedence.choose(self.turns)
-        if chosen is None:
-            return None
-        *_, place = self.turns[chosen].next()
-        entry = self.entries[place]
-        self.cancel(entry)
-        return entry
-
-    def remove(self, entry: _Entry[Value]) -> None:
-        self.cancel(entry)
-        if self.entries.get(entry.place) is entry:
-            del self.entries[entry.place]
-        self.removed.set()
-
-    def count(self) -> int:
-        """Return how many writes are due, are under way, or are to be tried again."""
-        return sum(
-            self.outlet.size(entry.value)
-            for entry in self.entries.values()
-            if entry.sending is not None or entry.tries or entry.due.at == _NOW
-        )
-
-
-class Outbox:
-    """Sends what outlets submit, while `run` runs."""
-
-    def __init__(
-        self, limiter: WriteRateLimiter, clock: Clock, monitoring: Monitoring, defects: Defects
-    ) -> None:
-        self._limiter = limiter
-        self._clock = clock
-        self._defects = defects
-        self._queues: dict[Outlet[Any], _Queue[Any]] = {}
-        self._writers: dict[int, Writer] = {}
-        """Those of the slices that this process owns."""
-        for kind in (WriteKind.COST, WriteKind.STATUS, WriteKind.EVENT):
-
-            def count(kind: WriteKind = kind) -> int:
-                queues = self._queues.values()
-                return sum(queue.count() for queue in queues if queue.outlet.kind is kind)
-
-            monitoring.write_queue.labels(kind.label).set_function(count)
-
-    # -- the terms of slices ---------------------------------------------------------------------------------
-
-    def begin(self, number: int, writer: Writer) -> None:
-        """Begin a term: take values of a slice, and send them with this writer."""
-        self._writers[number] = writer
-
-    def find_writer(self, namespace: str) -> Writer:
-        """Return the writer of the slice of a namespace; NotLeadingError if this process does not own it."""
-        writer = self._writers.get(slices.slice_of(namespace))
-        if writer is None:
-            raise errors.NotLeadingError("this process does not own the slice")
-        return writer
-
-    async def drain(self, number: int, seconds: float = LAST_SECONDS) -> None:
-        """End a term: write what is last within some seconds, and drop the rest."""
-        left = [
-            (queue, entry)
-            for queue in self._queues.values()
-            for entry in list(queue.entries.values())
-            if entry.number == number
-        ]
-        for queue, entry in left:
-            entry.is_ending = True
-            with self._defects.contain(queue.outlet.unexpected, queue.outlet.subject(entry.value)):
-                if queue.outlet.ends(entry.value):
-                    queue.plan(entry)
-                    continue
-            queue.remove(entry)
-            if entry.sending is not None:
-                entry.sending.cancel()
-        try:
-            async with asyncio.timeout(seconds):
-                for queue, entry in left:
-                    while queue.entries.get(entry.place) is entry:
-                        queue.removed.clear()
-                        await queue.removed.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._writers.pop(number, None)
-            sending = [entry.sending for _, entry in left if entry.sending is not None]
-            for task in sending:
-                task.cancel()
-            await asyncio.gather(*sending, return_exceptions=True)
-            for queue, entry in left:
-                queue.remove(entry)
-                self._drop(queue.outlet, entry.value)
-
-    # -- values ----------------------------------------------------------------------------------------------
-
-    def open(self, outlet: Outlet[Any]) -> None:
-        """Take the values of one more kind, before `run`."""
-        self._queues[outlet] = _Queue(outlet, self._clock)
-
-    def submit(self, outlet: Outlet[Value], place: Place, value: Value, number: int | None = None) -> bool:
-        """Have a value sent when it is due, merged with the one that waits. Never waits.
-
-        It belongs to the slice `number`, or that of its namespace. Return False if this process does not own
-        that slice: the value is dropped.
-        """
-        number = slices.slice_of(place.namespace) if number is None else number
-        writer, queue = self._writers.get(number), self._queues[outlet]
-        if writer is None:
-            outlet.dropped(value)
-            return False
-        entry = queue.entries.get(place)
-        if entry is None:
-            entry = queue.entries[place] = _Entry(place, number, writer, value)
-        else:
-            before, entry.value = entry.value, outlet.merge(entry.value, value)
-            if entry.value is not before:
-                entry.tries, entry.retry_at = 0, -math.inf
-        queue.plan(entry)
-        return True
-
-    def withdraw(self, outlet: Outlet[Value], place: Place, value: Value | None = None) -> bool:
-        """Forget what there is at a place; a write of it goes on. With a `value`, only if that still waits.
-
-        Return whether something was forgotten.
-        """
-        queue = self._queues[outlet]
-        entry = queue.entries.get(place)
-        if entry is None or (value is not None and (entry.value is not value or entry.sending is not None)):
-            return False
-        queue.remove(entry)
-        return True
-
-    def values(self, outlet: Outlet[Value]) -> Iterator[Value]:
-        return (entry.value for entry in self._queues[outlet].entries.values())
+    def _remove(self, entry: _Entry[Value]) -> None:
+        self._cancel(entry)
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+        self._removed.set()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for outlet, queue in self._queues.items():
-                group.create_task(self._send_due(queue, group), name=f"outbox: {type(outlet).__name__}")
-
-    async def _send_due(self, queue: _Queue[Any], group: asyncio.TaskGroup) -> None:
-        """Send the values of a kind as they become due.
+    async def send_due(self, group: asyncio.TaskGroup) -> None:
+        """Send values as they become due.
 
         The order of the waits matters. A slot is asked for only when a value is due and there is room for one
         more write, so none is held by a kind that cannot use it. The value is chosen last.
         """
         while True:
-            while not any(queue.turns):
-                queue.wake.clear()
-                await queue.wake.wait()
-            await queue.gate.acquire()
-            if queue.outlet.needs_slot:
-                await self._limiter.acquire(queue.outlet.kind)
-            entry = queue.take()
-            if entry is None:  # withdrawn while the slot was waited for
-                self._give_back(queue)
-                queue.gate.release()
+            while not any(self._turns):
+                self._wake.clear()
+                await self._wake.wait()
+            await self._gate.acquire()
+            if self.needs_slot:
+                await self.outbox.limiter.acquire(self.kind)
+            chosen = self._precedence.choose(self._turns)
+            if chosen is None:  # withdrawn while the slot was waited for
+                self._give_back()
+                self._gate.release()
                 continue
-            name = f"outbox: {type(queue.outlet).__name__} {entry.place.namespace}"
-            entry.sending = group.create_task(self._send(queue, entry), name=name)
-            entry.sending.add_done_callback(lambda _: queue.gate.release())
+            *_, key = self._turns[chosen].next()
+            entry = self._entries[key]
+            self._cancel(entry)
+            name = f"outbox: {type(self).__name__} {key.namespace}"
+            entry.sending = group.create_task(self._send(entry), name=name)
+            entry.sending.add_done_callback(lambda _: self._gate.release())
 
-    def _give_back(self, queue: _Queue[Any]) -> None:
-        if queue.outlet.needs_slot:
-            self._limiter.give_back()
+    def _give_back(self) -> None:
+        if self.needs_slot:
+            self.outbox.limiter.give_back()
 
-    async def _send(self, queue: _Queue[Any], entry: _Entry[Any]) -> None:
-        outlet, value, pause = queue.outlet, entry.value, 0.0
-        if queue.entries.get(entry.place) is not entry:  # withdrawn before this task began
-            self._give_back(queue)
-            self._drop(outlet, value)
+    async def _send(self, entry: _Entry[Value]) -> None:
+        value, pause = entry.value, 0.0
+        if self._entries.get(entry.key) is not entry:  # withdrawn before this task began
+            self._give_back()
+            self._drop(value)
             return
         try:
-            await outlet.send(value, entry.writer)
+            await self.send(value, entry.writer)
         except Exception as error:  # noqa: BLE001 - whatever it is, other values are sent all the same
-            if not isinstance(error, errors.KubernetesError | errors.NotLeadingError):
-                self._defects.note(outlet.unexpected, error, outlet.subject(value))
-            pause = self._fail(queue, entry, value, error)
+            pause = self._fail(entry, value, error)
         else:
             entry.tries = 0
         finally:
             entry.sending = None
-            if queue.entries.get(entry.place) is entry:
+            if self._entries.get(entry.key) is entry:
                 is_same = entry.value is value  # a newer value need not wait
-                entry.retry_at = self._clock.monotonic() + pause if pause and is_same else -math.inf
-                with self._defects.contain(outlet.unexpected, outlet.subject(value)):
-                    queue.plan(entry)
+                entry.retry_at = self.outbox.clock.monotonic() + pause if pause and is_same else _NOW
+                with self.outbox.defects.contain(self.unexpected, self.subject(value)):
+                    self._plan(entry)
 
-    def _fail(self, queue: _Queue[Any], entry: _Entry[Any], value: Any, error: Exception) -> float:
+    def _fail(self, entry: _Entry[Value], value: Value, error: Exception) -> float:
         """Return the seconds to the next try, 0 for none."""
-        outlet = queue.outlet
-        if queue.entries.get(entry.place) is not entry:
-            self._drop(outlet, value)
+        defects, subject = self.outbox.defects, self.subject(value)
+        if not isinstance(error, errors.KubernetesError | errors.NotLeadingError):
+            defects.note(self.unexpected, error, subject)
+        if self._entries.get(entry.key) is not entry:
+            self._drop(value)
             return 0.0
         entry.tries += 1
         pause: float | None = UNEXPECTED_PAUSE
-        with self._defects.contain(outlet.unexpected, outlet.subject(value)):
-            pause = outlet.failed(value, error, entry.tries)
+        with defects.contain(self.unexpected, subject):
+            pause = self.failed(value, error, entry.tries)
         if pause is None:
             entry.tries = 0
         return pause or 0.0
 
-    def _drop(self, outlet: Outlet[Any], value: Any) -> None:
-        with self._defects.contain(outlet.unexpected, outlet.subject(value)):
-            outlet.dropped(value)
+    def _drop(self, value: Value) -> None:
+        with self.outbox.defects.contain(self.unexpected, self.subject(value)):
+            self.dropped(value)
+
+    # -- the end of a term -----------------------------------------------------------------------------------
+
+    def end(self, number: int) -> list[_Entry[Value]]:
+        """Send what is last of a slice, cancel what else is sent, and return all entries of the slice."""
+        entries = [entry for entry in self._entries.values() if entry.number == number]
+        for entry in entries:
+            entry.is_ending = True
+            with self.outbox.defects.contain(self.unexpected, self.subject(entry.value)):
+                if self.ends(entry.value):
+                    self._plan(entry)
+                    continue
+            self._remove(entry)
+            if entry.sending is not None:
+                entry.sending.cancel()
+        return entries
+
+    async def wait_for_last(self, entries: list[_Entry[Value]]) -> None:
+        for entry in entries:
+            while self._entries.get(entry.key) is entry:
+                self._removed.clear()
+                await self._removed.wait()
+
+    def drop_all(self, entries: list[_Entry[Value]]) -> None:
+        for entry in entries:
+            self._remove(entry)
+            self._drop(entry.value)

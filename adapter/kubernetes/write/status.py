@@ -13,7 +13,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.heads import WithMetadata
-from adapter.kubernetes.write.outbox import IDLE, Due, Outbox, Outlet, Place
+from adapter.kubernetes.write.outbox import IDLE, Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -100,20 +100,19 @@ class StatusOutlet(Outlet[ObjectStatus]):
         problems: ProblemLog,
         refused: Callable[[StatusUpdate, errors.KubernetesError], None] = lambda _update, _error: None,
     ) -> None:
-        self._outbox = outbox
+        super().__init__(outbox)
         self._clock = clock
         self._problems = problems
         self._refused = refused
-        outbox.open(self)
 
-    def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
+    def put(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
         """Queue a status; `seen` is the status that the object was read with. Never waits."""
         subject, now = f"{update.namespace}/{update.name}", self._clock.monotonic()
         status = ObjectStatus(update.uid, subject, seen or _NO_STATUS, now, update)
-        self._outbox.submit(self, Place(update.namespace, update.name), status)
+        self.submit(OutboxKey(update.namespace, update.name), status)
 
     def forget(self, namespace: str, name: str) -> None:
-        self._outbox.withdraw(self, Place(namespace, name))
+        self.withdraw(OutboxKey(namespace, name))
         self._problems.resolve(FAULT, subject=f"{namespace}/{name}")
 
     def merge(self, before: ObjectStatus, new: ObjectStatus) -> ObjectStatus:
@@ -129,11 +128,11 @@ class StatusOutlet(Outlet[ObjectStatus]):
         before.wanted = new.wanted
         return before
 
-    def due(self, value: ObjectStatus, now: float) -> Due:
+    def due(self, value: ObjectStatus, now: float) -> SendTime:
         if value.wanted is None or conditions.same_status(value.written, value.wanted.status):
             value.wanted = None
             return IDLE
-        return Due(now, 0) if value.is_urgent else Due(value.written_at + PERIOD, 1)
+        return SendTime(now, 0) if value.is_urgent else SendTime(value.written_at + PERIOD, 1)
 
     def ends(self, value: ObjectStatus) -> bool:
         return value.is_urgent

@@ -40,7 +40,7 @@ class Slices:
         wanted = HorizontalPodAutoscalerStatus(desired_replicas=replicas)
         path = f"{namespace}/{number}"
         update = StatusUpdate(namespace, str(number), "uid", path, "1", wanted, dict)
-        self.statuses.submit(update, HorizontalPodAutoscalerStatus())
+        self.statuses.put(update, HorizontalPodAutoscalerStatus())
 
     def record(self, namespace: str, number: int) -> None:
         about = Regarding("v1", "FastPathAutoscaler", namespace, str(number), "uid")

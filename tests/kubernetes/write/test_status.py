@@ -116,7 +116,7 @@ class Queue:
         options, status = fields_of(words)
         seen = fields_of([options["seen"]])[1] if "seen" in options else CALM
         update = StatusUpdate(options.get("in", "default"), name, "uid", name, "1", status, dict)
-        self.writer.submit(update, seen)
+        self.writer.put(update, seen)
 
     def crowd(self, count: str, field: str) -> None:
         for number in range(int(count)):
@@ -226,7 +226,7 @@ class StatusOffice:
             status,
             lambda: {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas},
         )
-        self.writer.submit(update, seen)
+        self.writer.put(update, seen)
 
     def status(self, name: str = "web") -> Any:
         return self.desk.cluster.get("hpa", name).get("status")
@@ -376,7 +376,7 @@ async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     update = StatusUpdate(
         "default", "api", metadata["uid"], PATH.format("api"), "", change(current_replicas=9), breaks
     )
-    office.writer.submit(update, CALM)
+    office.writer.put(update, CALM)
     await until(lambda: caplog.records)
     office.put(change(current_replicas=3))
     await until(office.status)
