@@ -21,6 +21,7 @@ from typing import Any, cast
 
 import msgspec
 
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
@@ -282,8 +283,9 @@ def begin_all(
     """Return a controller of some slices, whose writes go to the world."""
     limiter, unused = WriteRateLimiter(1_000.0, clock, monitoring), cast("Any", None)
     outbox = Outbox(limiter, clock, monitoring, Defects(monitoring))
-    costs = CostKeeper(outbox, world, clock)
-    controller = Controller(context, world, monitoring, Journal(), random=lambda: 0.0, costs=costs)
+    actuator = cast("Actuator", world)  # all that a controller calls
+    costs = CostKeeper(outbox, actuator, clock)
+    controller = Controller(context, actuator, monitoring, Journal(), random=lambda: 0.0, costs=costs)
     for number in numbers:
         controller.begin(number, unused)
     return controller

@@ -20,8 +20,8 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 
 
-class ClusterActuator(ScaleWriter):
-    """Applies decisions about objects of the cluster."""
+class Actuator(ScaleWriter):
+    """Applies decisions about objects of the cluster. Only what `ScaleWriter` does may wait."""
 
     def __init__(self, outbox: Outbox, statuses: StatusOutlet, events: EventOutlet) -> None:
         super().__init__(outbox.find_writer)
@@ -36,7 +36,11 @@ class ClusterActuator(ScaleWriter):
         credited: tuple[BacklogCredit, ...] = (),
         limited_by: str = "",
     ) -> None:
-        """Queue a status; that of a HorizontalPodAutoscaler belongs to its controller."""
+        """Queue a status with what the next owner needs, and with what keeps the count where it is.
+
+        The next owner needs the changes that policies count, and credits. The status of a
+        HorizontalPodAutoscaler belongs to its controller.
+        """
         if autoscaler.kind != KIND:
             return
         status = statuses.without_hpa(status)

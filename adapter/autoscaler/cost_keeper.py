@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adapter import errors
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import OptionState, is_active
 from adapter.autoscaler.decide.restraint import Restraint, restraint_of
-from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write import deletion_costs

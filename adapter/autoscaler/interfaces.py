@@ -3,12 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from adapter.autoscaler.decide.decision import Event
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
-from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 
 
 class Key(NamedTuple):
@@ -70,38 +66,3 @@ class Forecasts(Protocol):
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
-
-
-class Actuator(Protocol):
-    """Applies decisions. Calls raise `errors.NotLeadingError` when the lease may have been lost."""
-
-    async def acquire(self, target: ScaleTarget) -> None:
-        """Wait until a Scale may be written, to be followed by `put_scale` at once, or by `give_back`."""
-
-    def give_back(self, target: ScaleTarget) -> None:
-        """Let another write have the turn, in which nothing is written."""
-
-    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
-        """Write a count against the target's version, and return the new version; KubernetesError."""
-
-    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
-        """Return a target as the API server has it, without the writer of its count; KubernetesError."""
-
-    def status(
-        self,
-        autoscaler: FastPathAutoscaler,
-        status: HorizontalPodAutoscalerStatus,
-        changes: tuple[PastChange, ...],
-        credited: tuple[BacklogCredit, ...],
-        limited_by: str,
-        /,
-    ) -> None:
-        """Queue a status with what the next owner needs, and what keeps the count where it is.
-
-        That are the changes that policies count, and credits.
-        """
-
-    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...
-
-    def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Drop what is queued about an autoscaler that is gone."""

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
@@ -36,7 +37,6 @@ from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.autoscaler.floor_keeper import FloorKeeper, FloorOutcome
-from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import GAP, AutoscalerState

@@ -8,13 +8,14 @@ namespaces: when it is taken its autoscalers are put, and when it is given up th
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.floor_keeper import FloorKeeper, Floors
-from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import UNEXPECTED, DecisionLoop
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.autoscaler.reconcile import Reconciler

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
 from adapter.autoscaler.decide.trace import Step, undecided
-from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
 from adapter.autoscaler.state import AutoscalerState

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.actuator import ClusterActuator
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
@@ -114,7 +114,7 @@ class Scaler:
         self._outbox = Outbox(self._limiter, clock, runtime.monitoring, problems.defects)
         statuses = StatusOutlet(self._outbox, clock, problems, self._status_refused)
         events = EventOutlet(self._outbox, clock, random, runtime.monitoring, problems)
-        self._actuator = ClusterActuator(self._outbox, statuses, events)
+        self._actuator = Actuator(self._outbox, statuses, events)
         self._costs = CostKeeper(self._outbox, self._actuator, clock)
         self._floors = ConfigMapOutlet(
             self._outbox, WriteKind.FLOOR, "unexpected error while publishing floors"

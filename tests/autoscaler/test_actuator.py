@@ -12,7 +12,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from adapter.autoscaler.actuator import ClusterActuator
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide.decision import Event
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
@@ -42,7 +42,7 @@ class ActuatorOnCluster:
         self.cluster = desk.cluster
         statuses = StatusOutlet(desk.outbox, self.clock, desk.faults)
         events = EventOutlet(desk.outbox, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
-        self.actuator = ClusterActuator(desk.outbox, statuses, events)
+        self.actuator = Actuator(desk.outbox, statuses, events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)
         self.cluster.create(deployment("web", "default", 2))

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from adapter.autoscaler.actuator import ClusterActuator
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.autoscaler_sources import BoostedHPAs
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
@@ -236,7 +236,7 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
 
     nothing: Any = Mock()
     statuses: Any = Statuses()
-    ClusterActuator(nothing, statuses, nothing).forget(native("Boost"))
+    Actuator(nothing, statuses, nothing).forget(native("Boost"))
     assert forgotten == []
 
 

@@ -6,11 +6,12 @@ what the test has told them.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from adapter.autoscaler import debug
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
@@ -359,11 +360,12 @@ class Bench:
             self.schedules,
             doubt=lambda: self.doubt,
         )
+        actuator = cast("Actuator", self.server)  # all that a controller calls
         self.outbox = open_outbox(self.writer, ProblemLog(self.monitoring, self.clock), self.clock)
-        costs = CostKeeper(self.outbox, self.server, self.clock)
+        costs = CostKeeper(self.outbox, actuator, self.clock)
         self.controller = Controller(
             context,
-            self.server,
+            actuator,
             self.monitoring,
             self.journal,
             random=lambda: 0.0,
