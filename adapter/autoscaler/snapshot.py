@@ -34,7 +34,7 @@ from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
-from adapter.autoscaler.metrics.idleness import NO_VALUES, Idleness, Values
+from adapter.autoscaler.metrics.idleness import NO_IDLENESS, NO_VALUES, Idleness, Values
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.usage.source import OwnUsageSource
@@ -159,7 +159,7 @@ class Subscriptions:
         """The metric by which pods are ranked, None without the option."""
         self._ranking_source: MetricSource | None = None
         """Its source if it is not among those of the spec."""
-        self._idleness = Idleness()
+        self._idleness = NO_IDLENESS
         self._behind_since: float | None = None
         """Since when fewer pods are cached than the target has, in monotonic seconds."""
 
@@ -178,7 +178,7 @@ class Subscriptions:
         self._specs, self._period = metrics, period
         self._by_pods = tuple(map(_depends_on_pods, metrics))
         self._ranking = None if scale_down is None else find_metric(scale_down, metrics)
-        self._idleness = Idleness()
+        self._idleness = NO_IDLENESS if scale_down is None else Idleness()
 
     # -- the target ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ class Idleness:
     sample in nanoseconds, None if that is not known.
     """
 
+    __slots__ = ("_samples", "sampled", "values")
+
     def __init__(self) -> None:
         self.values = NO_VALUES
         self._samples: deque[Values] = deque(maxlen=SAMPLES)
@@ -45,6 +47,10 @@ class Idleness:
     def _smooth(self, name: str) -> int:
         known = [values[name] for values in self._samples if name in values]
         return sum(known) // len(known)
+
+
+NO_IDLENESS = Idleness()
+"""That of an autoscaler without the option, which notes nothing."""
 
 
 def _read_values(reading: PodsReading) -> Values:
