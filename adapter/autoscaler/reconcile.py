@@ -118,7 +118,8 @@ class Reconciler:
         if state.boost is not None:
             self.floors.follow(state, now)
         if state.violations:
-            self._conclude(state, guarded.refuse(state.memory, str(state.violations[0]), now), now)
+            why = str(state.violations[0])
+            self._conclude(state, guarded.refuse(state.prepared, state.memory, why, now), now)
             return None
         target = state.subscriptions.find_target()
         if isinstance(target, Unfound):

@@ -118,8 +118,7 @@ class Observation(msgspec.Struct, frozen=True):
     terminating ones included; `readings` are those of the metrics, in the order of the spec. `selected_by`
     are the autoscalers (``namespace/name``), this one included, whose selectors match one of these pods; more
     than one is an error. `status` is the autoscaler's before the sync. `write_error` is why the new count
-    could not be written, in a second decision on the same observation. `fallback` is the least count while a
-    metric has no value, 0 without one.
+    could not be written, in a second decision on the same observation.
 
     `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds and
     above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
@@ -135,7 +134,6 @@ class Observation(msgspec.Struct, frozen=True):
     status: HorizontalPodAutoscalerStatus = NO_STATUS
     selected_by: Sequence[str] = ()
     write_error: str = ""
-    fallback: int = 0
     ready_within: int | None = None
     unsure_of_pods: str = ""
     fast_usage: OptionState | None = None

@@ -77,6 +77,25 @@ class Conditions:
     def remove(self, kind: str) -> None:
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
+    def find(self, kind: str) -> hpa.Condition | None:
+        return find(self._listed, kind)
+
+    def holds(self, kind: str) -> bool:
+        return holds(self._listed, kind)
+
+    def was(self, kind: str, reason: str) -> bool:
+        """Tell whether a condition had this reason before the sync."""
+        return any((known.type, known.reason) == (kind, reason) for known in self._before)
+
+    def settle(self) -> None:
+        """Give the conditions that were changed and restored the time that they had before the sync."""
+        for place, after in enumerate(self._listed):
+            before = find(self._before, after.type)
+            if before is not None and before.status == after.status:
+                since = before.last_transition_time
+                if after.last_transition_time != since:
+                    self._listed[place] = replace(after, last_transition_time=since)
+
     def listed(self) -> tuple[hpa.Condition, ...]:
         """Return the conditions: the object that was there before if they are equal to it."""
         listed = tuple(self._listed)

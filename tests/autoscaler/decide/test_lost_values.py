@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import lost_values
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.fallback import Absence
 from adapter.autoscaler.decide.lost_values import LATELY
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -20,8 +21,8 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.model.autoscaling import status
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED
-from adapter.model.timestamps import SECOND
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED, Fallback
+from adapter.model.timestamps import SECOND, Span
 from fastpath_forecast.simulate import deciders
 from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
 from tests.support.answers import answers
@@ -283,7 +284,9 @@ def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
 
 
 def test_a_fallback_may_raise(story: SyncedScaler) -> None:
-    assert story.at(1, LEFT, fallback=12).replicas == 12
+    story.constrain(fallback=Fallback("Floor", Span(SECOND), 12))
+    story.change(absence=Absence(NOW))
+    assert story.at(1, LEFT).replicas == 12
 
 
 def test_a_clock_that_is_set_keeps_the_bound(story: SyncedScaler) -> None:
