@@ -126,7 +126,7 @@ def _show(controller: Controller, state: AutoscalerState) -> views.AutoscalerVie
 
 
 def _limited_by(state: AutoscalerState) -> str:
-    return "" if state.last is None else state.last.restraint.value
+    return "" if state.last is None else state.last.decision.restraint.value
 
 
 def _limits(state: AutoscalerState) -> views.LimitsView:

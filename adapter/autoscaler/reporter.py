@@ -19,7 +19,7 @@ from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
-from adapter.autoscaler.decide.trace import Step, undecided
+from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
@@ -217,7 +217,7 @@ class Reporter:
                 state.memory.status,
                 state.recent_changes(now),
                 state.backlog_credits,
-                "" if state.last is None else state.last.restraint.value,
+                "" if state.last is None else state.last.decision.restraint.value,
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
@@ -248,7 +248,7 @@ class Reporter:
                 current=None if snapshot is None else current,
                 replicas=desired,
                 outcome=outcome,
-                reason=undecided(choice.trace) if desired is None else choice.reason,
+                reason=choice.obstacle.text() if desired is None and choice.obstacle else choice.reason,
                 error=choice.error,
                 pods=0 if snapshot is None else len(snapshot.observation.pods),
                 inputs=metrics,

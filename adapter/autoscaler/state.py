@@ -340,7 +340,7 @@ class AutoscalerState:
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
         own = self.prepared.limits
-        self.last = LastDecision.after(self.last, decision, snapshot, own, now)
+        self.last = LastDecision(now, snapshot, decision)
         self.since = self.since or now
         if self.past is not None:
             floor = self.memory.boost.floor

@@ -13,6 +13,7 @@ import msgspec
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.history import Events, History, Recommendations, changed_within
 from adapter.autoscaler.decide.numbers import w32
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.timestamps import SECOND
 
@@ -51,17 +52,34 @@ class Normalized(msgspec.Struct, frozen=True, gc=False):
     """The count that is allowed now.
 
     `stabilized` is the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is True
-    if `is_limited`: a policy or a bound changed the stabilized count.
+    if `is_limited`: a policy or a bound changed the stabilized count. `restraint` says what of all that
+    applies.
     """
 
     replicas: int
     stabilized: str
     limited: str
     is_limited: bool
+    restraint: Restraint
     steps: tuple[Step, ...]
 
 
+def _restraint(wanted: int, stable: int, replicas: int, limit: Restraint) -> Restraint:
+    """Return what applies; `limit` is what changed the stable count, if it did."""
+    if replicas == stable:
+        return Restraint.HELD if stable != wanted else Restraint.FOLLOWS
+    # Past recommendations may ask for more than is allowed, when the metrics no longer do.
+    return Restraint.HELD if wanted <= replicas < stable else limit
+
+
 # -- without behavior ----------------------------------------------------------------------------------------
+
+
+_LEGACY_LIMITS = {
+    "ScaleUpLimit": ("twice the replicas, at least 4, in one sync", Restraint.LIMITED),
+    "TooManyReplicas": ("the maximum", Restraint.HIGHEST),
+    "TooFewReplicas": ("the minimum", Restraint.LOWEST),
+}
 
 
 def normalize_legacy(
@@ -85,18 +103,16 @@ def normalize_legacy(
         replicas, reason = stable, "DesiredWithinRange"
     facts = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
+    limit = Restraint.FOLLOWS
     if replicas != stable:
-        by = {
-            "ScaleUpLimit": "twice the replicas, at least 4, in one sync",
-            "TooManyReplicas": "the maximum",
-            "TooFewReplicas": "the minimum",
-        }[reason]
+        by, limit = _LEGACY_LIMITS[reason]
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
     return Normalized(
         replicas,
         "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
         reason,
         replicas != stable,
+        _restraint(wanted, stable, replicas, limit),
         steps,
     )
 
@@ -128,6 +144,7 @@ def normalize(
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""
+    limited_by = Restraint.LIMITED
     if stable > current:
         limit, policy = raise_limit(current, up, history.ups, history.downs, now)
         limit = max(limit, current)
@@ -135,7 +152,7 @@ def normalize(
         if stable > cap:
             replicas, reason, by = cap, "ScaleUpLimit", policy
             if limits.highest <= limit:
-                reason, by = "TooManyReplicas", "the maximum"
+                reason, by, limited_by = "TooManyReplicas", "the maximum", Restraint.HIGHEST
     elif stable < current:
         limit, policy = lower_limit(current, down, history.ups, history.downs, now)
         limit = min(limit, current)
@@ -143,10 +160,11 @@ def normalize(
         if stable < floor:
             replicas, reason, by = floor, "ScaleDownLimit", policy
             if limits.lowest >= limit:
-                reason, by = "TooFewReplicas", "the minimum"
+                reason, by, limited_by = "TooFewReplicas", "the minimum", Restraint.LOWEST
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
-    return Normalized(replicas, stabilized, reason, replicas != stable, steps)
+    restraint = _restraint(wanted, stable, replicas, limited_by)
+    return Normalized(replicas, stabilized, reason, replicas != stable, restraint, steps)
 
 
 _DISABLED = "a policy that is disabled"

@@ -5,7 +5,7 @@ history and the time are arguments, and the result says what to write. It is the
 these values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import msgspec
@@ -24,6 +24,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
 from adapter.model import label_selectors, memo
@@ -67,7 +68,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
     much pending capacity has reduced that, None without the option. `spec` is what it was made with, None if
     no spec was used. `draining` is since when scale-downs wait for pods to become idle, None if this one does
-    not.
+    not. `restraint` is what kept the count where it is, `limit` which limit applied to it, whether it is
+    written or not. `obstacle` is the last step that kept it from being decided or written.
     """
 
     replicas: int
@@ -85,6 +87,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     covered: int | None = None
     spec: PreparedSpec | None = None
     draining: int | None = None
+    restraint: Restraint = Restraint.FOLLOWS
+    limit: Restraint = Restraint.FOLLOWS
+    obstacle: Step | None = None
 
 
 class Veto(NamedTuple):
@@ -113,7 +118,8 @@ class Sync(msgspec.Struct):
     one. `is_decided` says that the scale was looked at, `desired` is the count then. `undrained` is what it
     would be if it did not wait for idle pods. `statuses` are those of the metrics, None if none was computed.
     `error` is that of the sync, and before it ends that of the metrics that failed. `lasting` is what the
-    windows remember in place of `wanted`. With `veto` nothing is written.
+    windows remember in place of `wanted`. `tolerated` says that a ratio is within tolerance. `restraint` is
+    what counts before any `limit`. With `veto` nothing is written.
     """
 
     spec: PreparedSpec
@@ -138,6 +144,10 @@ class Sync(msgspec.Struct):
     reason: str = ""
     undrained: int | None = None
     veto: Veto | None = None
+    limit: Restraint = Restraint.FOLLOWS
+    tolerated: bool = False
+    restraint: Restraint | None = None
+    obstacle: Step | None = None
 
     @classmethod
     def begin(
@@ -167,6 +177,12 @@ class Sync(msgspec.Struct):
 
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
+
+    def stop(self, name: str, facts: Mapping[str, object], restraint: Restraint | None = None) -> None:
+        """Add a step that keeps the count from being decided or written."""
+        self.obstacle = Step(name, facts)
+        self.steps.append(self.obstacle)
+        self.restraint = restraint or self.restraint
 
     def record(self, replicas: int) -> None:
         """Count as recommended: the stabilization window begins with it."""
@@ -199,6 +215,10 @@ class Sync(msgspec.Struct):
         """
         before, current, after = self.status, self.observation.replicas, self.replicas
         is_written = self.rescales and self.veto is None
+        limit = {Restraint.LOWEST: spec.lowest, Restraint.HIGHEST: spec.highest}.get(self.limit, self.limit)
+        restraint = self.restraint or limit
+        if restraint is Restraint.FOLLOWS and self.tolerated and not is_written:
+            restraint = Restraint.TOLERATED
         has_count = not self.is_decided or self.desired == after
         status = HorizontalPodAutoscalerStatus(
             last_scale_time=Instant(self.now) if is_written else before.last_scale_time,
@@ -223,6 +243,9 @@ class Sync(msgspec.Struct):
             covered=self.covered,
             spec=spec,
             draining=None if self.drain is None or self.undrained is None else self.drain.since,
+            restraint=restraint,
+            limit=limit,
+            obstacle=self.obstacle,
         )
 
     def _withhold(self, veto: Veto) -> None:
@@ -230,19 +253,15 @@ class Sync(msgspec.Struct):
             self.warn(veto.reason, veto.text)
         self.conditions.set(veto.kind, holds=False, reason=veto.reason, message=veto.text)
         self.conditions.settle()
-        withheld = {
-            "replicas": self.replicas,
-            "current": self.observation.replicas,
-            "message": veto.text,
-        }
-        self.steps.append(Step("withheld", withheld))
+        facts = {"replicas": self.replicas, "current": self.observation.replicas, "message": veto.text}
+        self.stop("withheld", facts, Restraint.WITHHELD)
 
     def _fail(self) -> None:
         problem = self.observation.write_error
         self.warn("FailedRescale", f"New size: {self.desired}; reason: {self.reason}; error: {problem}")
         text = f"the HPA controller was unable to update the target scale: {problem}"
         self.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
-        self.steps.append(Step("failed", {"done": "written", "message": problem}))
+        self.stop("failed", {"done": "written", "message": problem}, Restraint.FAILED)
         self.error = f"failed to rescale {self.spec.target}: {problem}"
 
     def _write(self) -> None:
@@ -302,7 +321,7 @@ def follow(sync: Sync) -> None:
         if not gate:
             sync.conditions.remove(SCALED_TO_ZERO)
         sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
-        sync.desired = 0
+        sync.desired, sync.restraint = 0, Restraint.DISABLED
         return
     if lowest <= current <= highest:
         _follow_metrics(sync, from_zero=False)
@@ -311,7 +330,7 @@ def follow(sync: Sync) -> None:
     if current > highest:
         bound, side, what, sync.reason = highest, "above", "maximum", _ABOVE_MAX
     sync.steps.append(Step("bounds", {"current": current, "side": side, "bound": bound, "what": what}))
-    sync.desired = bound
+    sync.desired, sync.limit = bound, Restraint.HIGHEST if current > highest else Restraint.LOWEST
 
 
 def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
@@ -350,9 +369,11 @@ def _normalize(sync: Sync, desired: int) -> Normalized:
     """
     normalized, drain = _within(sync, desired, sync.spec.limits), sync.drain
     sync.steps += normalized.steps
+    if normalized.is_limited or not sync.absent:
+        sync.limit = normalized.restraint
     text, pods = "", 0 if drain is None else drain.least - normalized.replicas
     if drain is not None and pods > 0:
-        sync.undrained = normalized.replicas
+        sync.undrained, sync.restraint = normalized.replicas, Restraint.DRAINING
         limits = ReplicaLimits(drain.least, sync.spec.limits.highest)
         normalized = _within(sync, desired, limits)
         text = f"{pods} of the pods that go are not idle yet"
@@ -381,6 +402,7 @@ def without_scale(
     text = f"the HPA controller was unable to get the target's current scale: {error}"
     after.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
     status_after = msgspec.structs.replace(status, conditions=after.listed())
+    obstacle = Step("failed", {"done": "read", "message": error})
     return Decision(
         replicas=status.current_replicas,
         status=status_after,
@@ -388,7 +410,9 @@ def without_scale(
         events=(Event("Warning", "FailedGetScale", error),),
         error=f"failed to query scale subresource for {spec.target}: {error}",
         history=history,
-        trace=(Step("failed", {"done": "read", "message": error}),),
+        trace=(obstacle,),
+        restraint=Restraint.FAILED,
+        obstacle=obstacle,
     )
 
 
@@ -451,7 +475,7 @@ def _check_selector(sync: Sync) -> bool:
     sync.error = error
     sync.warn(event, error)
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason=reason, message=message)
-    sync.steps.append(Step("selector", {"message": error}))
+    sync.stop("selector", {"message": error}, Restraint.FAILED)
     return False
 
 
@@ -476,26 +500,21 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(spec.metrics, sync.readings, strict=True):
-        if metric.blank:
-            outcome: Proposal | Unavailable = Unavailable("InvalidSource", metric.blank)
-        elif isinstance(reading, Unavailable):
-            outcome = Unavailable(reading.reason, metric.fetching + reading.message)
-        else:
-            outcome = metric.propose(reading, situation)
-        status = _NO_METRIC
-        # An overdue value proposes a scale-down: the status shows the value, and the metric counts as absent.
-        if isinstance(outcome, Proposal) and outcome.withheld:
-            status = metric.status(outcome)
-            sync.steps += outcome.steps
-            outcome = Unavailable(_OVERDUE, outcome.withheld)
-        # After the guard of overdue values, so that no credit is given for a value that does not count.
-        if pending is not None and metric.queue is not None and isinstance(outcome, Proposal):
-            assert isinstance(reading, ObjectReading | ExternalReading)
-            exact = max(exact, outcome.replicas)
-            outcome, credit = pending_capacity.withhold(
-                metric.queue, outcome, reading, metric.compute, pending, observation, situation
-            )
-            pending = pending._replace(credited={**pending.credited, metric.queue.name: credit})
+        outcome, status = _propose(metric, reading, situation), _NO_METRIC
+        if isinstance(outcome, Proposal):
+            sync.tolerated |= outcome.tolerated
+            if outcome.withheld:
+                # It proposes a scale-down: the status shows the value, and the metric counts as absent.
+                status = metric.status(outcome)
+                sync.steps += outcome.steps
+                outcome = Unavailable(_OVERDUE, outcome.withheld)
+            elif pending is not None and metric.queue is not None:
+                assert isinstance(reading, ObjectReading | ExternalReading)
+                exact = max(exact, outcome.replicas)
+                outcome, credit = pending_capacity.withhold(
+                    metric.queue, outcome, reading, metric.compute, pending, observation, situation
+                )
+                pending = pending._replace(credited={**pending.credited, metric.queue.name: credit})
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)
@@ -514,10 +533,20 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
         sync.history = msgspec.structs.replace(sync.history, pending=pending)
         sync.covered = max(0, exact - best)
     sync.absent = tuple(metric.description for metric, _ in failures)
+    if failures:
+        sync.limit = Restraint.ABSENT
     # With a metric missing the highest proposal is only a lower bound, and no recommendation.
     sync.wanted, sync.lasting = (None, None) if failures else (max(0, best), lasting)
     sync.statuses = tuple(statuses)
     return _conclude(sync, best, failures, overdue, description)
+
+
+def _propose(metric: PreparedMetric, reading: Reading, situation: Situation) -> Proposal | Unavailable:
+    if metric.blank:
+        return Unavailable("InvalidSource", metric.blank)
+    if isinstance(reading, Unavailable):
+        return Unavailable(reading.reason, metric.fetching + reading.message)
+    return metric.propose(reading, situation)
 
 
 def _follow_pending(sync: Sync) -> PendingState | None:
@@ -549,7 +578,7 @@ def _conclude(
             text = f"the HPA was unable to compute the replica count: {problem}"
             sync.conditions.set(SCALING_ACTIVE, holds=False, reason=metric.failure, message=text)
             del facts["metric"]
-            sync.steps.append(Step("blocked", facts | {"current": current}))
+            sync.stop("blocked", facts | {"current": current})
             return None, ""
     text = f"the HPA was able to successfully calculate a replica count from {description}"
     sync.conditions.set(SCALING_ACTIVE, holds=True, reason="ValidMetricFound", message=text)

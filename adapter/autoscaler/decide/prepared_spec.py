@@ -28,6 +28,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.pending import Queue
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.model import api_selectors
 from adapter.model.autoscaling import hpa, pending_capacity
@@ -151,6 +152,7 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
     External: only these can scale a workload up from zero. `throughputs` are those of pending capacity, in
     thousandths a second for each pod, by the name of the metric. `opening` are the first steps of each trace.
+    `lowest` and `highest` say what sets the limits.
     """
 
     target: str
@@ -163,6 +165,8 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     down: Rules | None = None
     throughputs: Mapping[str, int] = {}
     opening: tuple[Step, ...] = ()
+    lowest: Restraint = Restraint.LOWEST
+    highest: Restraint = Restraint.HIGHEST
     sources: tuple[str, ...] = ()
     """What each metric reads of each pod."""
 

@@ -16,6 +16,7 @@ import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.bounds.forecast.verdict import PENDING, Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
@@ -63,6 +64,10 @@ def bounded(
         if bounds.forecast:
             facts["forecast"] = bounds.forecast
         plain |= {"limits": ReplicaLimits(least, most), "opening": (Step("schedule", facts),)}
+        if least > spec.limits.lowest:
+            plain["lowest"] = Restraint.FORECAST if bounds.forecast == least else Restraint.SCHEDULED
+        if most < spec.limits.highest:
+            plain["highest"] = Restraint.SCHEDULED
     return BoundedSpec(
         **plain, own=spec, bounds=bounds, readiness=readiness, texts=_texts(spec.limits, bounds)
     )
