@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
+from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, usual_way
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
 from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Actuator, Key
@@ -66,7 +66,7 @@ class JournalEntry(NamedTuple):
     @property
     def weight(self) -> int:
         """Its estimated size in bytes."""
-        readings = (metric.reading for metric in self.inputs)
+        readings = (usual_way(metric.reading) for metric in self.inputs)
         values = sum(len(read.values) for read in readings if isinstance(read, PodsReading | ExternalReading))
         inputs = 0 if self.record is None else self.record.inputs.weight + _VALUE_BYTES * values
         return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values + inputs

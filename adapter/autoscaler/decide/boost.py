@@ -20,7 +20,7 @@ import msgspec
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Event, Sync
-from adapter.autoscaler.decide.observation import Band, PodsReading, Reading, Unavailable
+from adapter.autoscaler.decide.observation import Band, PodsReading, Reading, Unavailable, Ways
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Metadata
@@ -94,23 +94,21 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
 
     Where only some pods have such values, these count as pods without one, and the others may raise.
     """
-    known: list[Reading] = []
-    for given in readings:
-        reading = given
-        if isinstance(given, PodsReading) and given.faster is not None:
-            # One of the two that may be out of date does not keep the other from raising.
-            later: PodsReading | None = given.faster
-            if given.faster.overdue:
-                later = given.faster.without_overdue() if given.faster.overdue_pods else None
-            reading = later if given.overdue and later else msgspec.structs.replace(given, faster=later)
-        if isinstance(reading, Unavailable) or not reading.overdue:
-            known.append(reading)
-            continue
-        rest = (
-            reading.without_overdue() if isinstance(reading, PodsReading) and reading.overdue_pods else None
-        )
-        known.append(rest if rest and rest.values else Unavailable("Stale", f"not fresh: {reading.overdue}"))
-    return known
+    return [_fresh(reading) for reading in readings]
+
+
+def _fresh(reading: Reading) -> Reading:
+    if isinstance(reading, Ways):
+        # One of them that may be out of date does not keep the others from raising.
+        usual, *others = reading.ways
+        later = [known for way in others if (known := way.fresh) is not None]
+        if later:
+            return Ways(tuple(later if usual.overdue else [usual, *later]))
+        reading = usual
+    if isinstance(reading, Unavailable) or not reading.overdue:
+        return reading
+    rest = reading.fresh if isinstance(reading, PodsReading) else None
+    return rest if rest and rest.values else Unavailable("Stale", f"not fresh: {reading.overdue}")
 
 
 def refusal(sync: Sync, memory: Boosting, boost: Boost, least: int) -> str:

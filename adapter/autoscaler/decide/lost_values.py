@@ -19,7 +19,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, is_active
+from adapter.autoscaler.decide.observation import (
+    Observation,
+    PodsReading,
+    Reading,
+    is_active,
+    replace_usual,
+    usual_way,
+)
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, write_instant
 
@@ -56,11 +63,13 @@ def follow(
         seen = reading
         if source:
             known = before.get(source) or Reporting()
-            if isinstance(reading, PodsReading):
-                known = _note(known, reading, observation, now)
+            if isinstance(usual := usual_way(reading), PodsReading):
+                known = _note(known, usual, observation, now)
                 if known.lost and (why := _why(known.lost, observation.pods)):
                     blocks = True
-                    seen = msgspec.structs.replace(reading, overdue=reading.overdue or why)
+                    seen = replace_usual(
+                        reading, msgspec.structs.replace(usual, overdue=usual.overdue or why)
+                    )
             after[source] = known
         checked.append(seen)
     return checked, before if after == before else after, blocks

@@ -26,6 +26,7 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Settings,
     Unavailable,
+    Ways,
 )
 from adapter.autoscaler.decide.pending import Queue
 from adapter.autoscaler.decide.restraint import Restraint
@@ -65,14 +66,18 @@ class PreparedMetric(NamedTuple):
     queue: Queue | None = None
     source: str = ""
 
-    def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
+    def propose(self, reading: Values | Ways, situation: Situation) -> Proposal | Unavailable:
         """Return the proposal of the metric, or why its reading is not used.
 
-        An overdue value that would scale down is withheld: the status shows it all the same. Of two readings
-        the one that asks for more replicas counts.
+        An overdue value that would scale down is withheld: the status shows it all the same. Of several ways
+        the one that asks for the most replicas counts.
         """
-        if isinstance(reading, PodsReading) and reading.faster is not None:
-            return self._propose_of_both(reading, reading.faster, situation)
+        if isinstance(reading, Ways):
+            usual, *others = reading.ways
+            best = self.propose(usual, situation)
+            for way in others:
+                best = _higher(best, self.propose(way, situation), usual, situation)
+            return best
         strict, least = situation.settings.strict, _least(reading)
         if strict and (refusal := _NEGATIVE if least < 0 else _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)
@@ -98,23 +103,6 @@ class PreparedMetric(NamedTuple):
             return msgspec.structs.replace(outcome, withheld=text)
         return outcome
 
-    def _propose_of_both(
-        self, reading: PodsReading, faster: PodsReading, situation: Situation
-    ) -> Proposal | Unavailable:
-        """Return the proposal of the reading that asks for more replicas; it lowers if both do."""
-        outcome = self.propose(msgspec.structs.replace(reading, faster=None), situation)
-        other = self.propose(faster, situation)
-        if isinstance(other, Unavailable):
-            return outcome
-        if isinstance(outcome, Proposal):
-            if other.replicas < outcome.replicas:
-                return outcome.beside(other)
-            other = other.beside(outcome)
-        if other.replicas >= situation.replicas:
-            return other
-        why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
-        return msgspec.structs.replace(other, withheld=other.withheld or why)
-
     def status(self, proposal: Proposal) -> hpa.MetricStatus:
         """Return the status with the value: memory in powers of 1024 if that is exact."""
         form = Format.BINARY_SI if self.memory else Format.DECIMAL_SI
@@ -125,6 +113,23 @@ class PreparedMetric(NamedTuple):
             proposal.utilization,
         )
         return self.report(current)
+
+
+def _higher(
+    best: Proposal | Unavailable, other: Proposal | Unavailable, usual: PodsReading, situation: Situation
+) -> Proposal | Unavailable:
+    """Return the higher of two proposals; it lowers the count if both may."""
+    if isinstance(other, Unavailable):
+        return best
+    if isinstance(best, Unavailable):
+        why = usual.overdue or best.message
+    elif other.replicas < best.replicas:
+        return best.beside(other)
+    else:
+        why, other = best.withheld, other.beside(best)
+    if other.replicas >= situation.replicas:
+        return other
+    return msgspec.structs.replace(other, withheld=other.withheld or why)
 
 
 def _refuse(reading: Values) -> str:

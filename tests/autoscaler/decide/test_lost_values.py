@@ -19,6 +19,7 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Reading,
     Unavailable,
+    Ways,
 )
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED, Fallback
@@ -121,6 +122,14 @@ def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
     counts = story.counts(range(1, LATE + 300), LEFT)
     assert set(counts) == {10}
     assert story.at(LATE + 300, LEFT).replicas == 8
+
+
+def test_of_several_ways_the_usual_one_loses_values(story: SyncedScaler) -> None:
+    usual = PodsReading(LEFT)
+    assert story.at(1, Ways((usual, usual))).replicas == 10
+    assert "5 of 10 Ready pods lack a value" in why_blocked(story)
+    assert story.at(2, Ways((usual, PodsReading(dict.fromkeys(HALF, 2 * IDLE))))).replicas == 10
+    assert story.at(3, Ways((usual, PodsReading(dict.fromkeys(HALF, LOADED))))).replicas == 15
 
 
 def test_pods_are_lost_one_after_the_other(story: SyncedScaler) -> None:
