@@ -1,6 +1,6 @@
 """The last decision about an autoscaler, from what it was made, and what it adds to the last hour."""
 
-from typing import NamedTuple
+import msgspec
 
 from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.behavior import ReplicaLimits
@@ -9,7 +9,7 @@ from adapter.autoscaler.past_hour import Counts
 from adapter.autoscaler.snapshot import Snapshot
 
 
-class LastDecision(NamedTuple):
+class LastDecision(msgspec.Struct, frozen=True):
     """When it was made and from what; `snapshot` is None if it looked at nothing."""
 
     at: int

@@ -53,23 +53,23 @@ class Normalized(msgspec.Struct, frozen=True, gc=False):
 
     `stabilized` is the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is True
     if `is_limited`: a policy or a bound changed the stabilized count. `restraint` says what of all that
-    applies.
+    applies, None for nothing.
     """
 
     replicas: int
     stabilized: str
     limited: str
     is_limited: bool
-    restraint: Restraint
+    restraint: Restraint | None
     steps: tuple[Step, ...]
 
 
-def _restraint(wanted: int, stable: int, replicas: int, limit: Restraint) -> Restraint:
-    """Return what applies; `limit` is what changed the stable count, if it did."""
-    if replicas == stable:
-        return Restraint.HELD if stable != wanted else Restraint.FOLLOWS
+def _restraint(wanted: int, stable: int, replicas: int, limit: Restraint | None) -> Restraint | None:
+    """Return what applies; `limit` is what changed the stable count, None if nothing did."""
     # Past recommendations may ask for more than is allowed, when the metrics no longer do.
-    return Restraint.HELD if wanted <= replicas < stable else limit
+    if stable != wanted and (limit is None or wanted <= replicas < stable):
+        return Restraint.HELD
+    return limit
 
 
 # -- without behavior ----------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def normalize_legacy(
         replicas, reason = stable, "DesiredWithinRange"
     facts = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
-    limit = Restraint.FOLLOWS
+    limit = None
     if replicas != stable:
         by, limit = _LEGACY_LIMITS[reason]
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
@@ -144,13 +144,13 @@ def normalize(
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""
-    limited_by = Restraint.LIMITED
+    limited_by = None
     if stable > current:
         limit, policy = raise_limit(current, up, history.ups, history.downs, now)
         limit = max(limit, current)
         cap = min(limits.highest, limit)
         if stable > cap:
-            replicas, reason, by = cap, "ScaleUpLimit", policy
+            replicas, reason, by, limited_by = cap, "ScaleUpLimit", policy, Restraint.LIMITED
             if limits.highest <= limit:
                 reason, by, limited_by = "TooManyReplicas", "the maximum", Restraint.HIGHEST
     elif stable < current:
@@ -158,7 +158,7 @@ def normalize(
         limit = min(limit, current)
         floor = max(limits.lowest, limit)
         if stable < floor:
-            replicas, reason, by = floor, "ScaleDownLimit", policy
+            replicas, reason, by, limited_by = floor, "ScaleDownLimit", policy, Restraint.LIMITED
             if limits.lowest >= limit:
                 reason, by, limited_by = "TooFewReplicas", "the minimum", Restraint.LOWEST
     if by:

@@ -44,6 +44,7 @@ _ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
 _BELOW_MIN = "Current number of replicas below Spec.MinReplicas"
 _FALLBACK = "fallback while metrics are absent"
 _NO_METRIC = MetricStatus("")
+_FOLLOWS, _TOLERATED = Restraint.FOLLOWS, Restraint.TOLERATED  # most decisions; Python 3.11 finds them slowly
 _OVERDUE = "Overdue"
 
 
@@ -115,7 +116,8 @@ class Sync(msgspec.Struct):
     """One sync while it is decided: inputs that guards may change, and what has come of them so far.
 
     `status` is that before the sync. `fallback` is the least count while a metric has no value, 0 without
-    one. `is_decided` says that the scale was looked at, `desired` is the count then. `undrained` is what it
+    one. `is_decided` says that the scale was looked at, `desired` is the count then, and `replicas` the one
+    after the sync if there is no veto; `rescales` says that it is another. `undrained` is what it
     would be if it did not wait for idle pods. `statuses` are those of the metrics, None if none was computed.
     `error` is that of the sync, and before it ends that of the metrics that failed. `lasting` is what the
     windows remember in place of `wanted`. `tolerated` says that a ratio is within tolerance. `restraint` is
@@ -129,6 +131,8 @@ class Sync(msgspec.Struct):
     now: int
     readings: Sequence[Reading]
     conditions: Conditions
+    replicas: int
+    rescales: bool = False
     fallback: int = 0
     drain: Draining | None = None
     events: list[Event] = []
@@ -144,7 +148,7 @@ class Sync(msgspec.Struct):
     reason: str = ""
     undrained: int | None = None
     veto: Veto | None = None
-    limit: Restraint = Restraint.FOLLOWS
+    limit: Restraint | None = None
     tolerated: bool = False
     restraint: Restraint | None = None
     obstacle: Step | None = None
@@ -159,21 +163,14 @@ class Sync(msgspec.Struct):
         now: int,
     ) -> Self:
         before, steps = Conditions(status.conditions or (), now), [*spec.opening]
-        return cls(spec, observation, status, history, now, observation.readings, before, steps=steps)
+        current, readings = observation.replicas, observation.readings
+        return cls(spec, observation, status, history, now, readings, before, current, steps=steps)
 
-    @property
-    def rescales(self) -> bool:
-        """Whether another count is to be written, and can be, if there is no veto."""
-        return self.replicas != self.observation.replicas
-
-    @property
-    def replicas(self) -> int:
-        """The count after the sync if there is no veto."""
-        return (
-            self.observation.replicas
-            if self.desired is None or self.observation.write_error
-            else self.desired
-        )
+    def settle(self, desired: int) -> None:
+        """Note the count that is decided."""
+        self.desired = desired
+        if not self.observation.write_error:
+            self.replicas, self.rescales = desired, desired != self.replicas
 
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
@@ -183,6 +180,14 @@ class Sync(msgspec.Struct):
         self.obstacle = Step(name, facts)
         self.steps.append(self.obstacle)
         self.restraint = restraint or self.restraint
+
+    def limit_by(self, limit: Restraint) -> None:
+        """Note which limit applies to the count; of a bound, what sets it."""
+        self.limit = limit
+        if limit is Restraint.LOWEST:
+            self.limit = self.spec.lowest
+        elif limit is Restraint.HIGHEST:
+            self.limit = self.spec.highest
 
     def record(self, replicas: int) -> None:
         """Count as recommended: the stabilization window begins with it."""
@@ -215,10 +220,7 @@ class Sync(msgspec.Struct):
         """
         before, current, after = self.status, self.observation.replicas, self.replicas
         is_written = self.rescales and self.veto is None
-        limit = {Restraint.LOWEST: spec.lowest, Restraint.HIGHEST: spec.highest}.get(self.limit, self.limit)
-        restraint = self.restraint or limit
-        if restraint is Restraint.FOLLOWS and self.tolerated and not is_written:
-            restraint = Restraint.TOLERATED
+        follows = _TOLERATED if self.tolerated and not is_written else _FOLLOWS
         has_count = not self.is_decided or self.desired == after
         status = HorizontalPodAutoscalerStatus(
             last_scale_time=Instant(self.now) if is_written else before.last_scale_time,
@@ -243,8 +245,8 @@ class Sync(msgspec.Struct):
             covered=self.covered,
             spec=spec,
             draining=None if self.drain is None or self.undrained is None else self.drain.since,
-            restraint=restraint,
-            limit=limit,
+            restraint=self.restraint or self.limit or follows,
+            limit=self.limit or _FOLLOWS,
             obstacle=self.obstacle,
         )
 
@@ -321,7 +323,8 @@ def follow(sync: Sync) -> None:
         if not gate:
             sync.conditions.remove(SCALED_TO_ZERO)
         sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
-        sync.desired, sync.restraint = 0, Restraint.DISABLED
+        sync.restraint = Restraint.DISABLED
+        sync.settle(0)
         return
     if lowest <= current <= highest:
         _follow_metrics(sync, from_zero=False)
@@ -330,7 +333,8 @@ def follow(sync: Sync) -> None:
     if current > highest:
         bound, side, what, sync.reason = highest, "above", "maximum", _ABOVE_MAX
     sync.steps.append(Step("bounds", {"current": current, "side": side, "bound": bound, "what": what}))
-    sync.desired, sync.limit = bound, Restraint.HIGHEST if current > highest else Restraint.LOWEST
+    sync.limit_by(Restraint.HIGHEST if current > highest else Restraint.LOWEST)
+    sync.settle(bound)
 
 
 def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
@@ -353,11 +357,12 @@ def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
     elif desired < current:
         sync.reason = "All metrics below target"
     normalized = _normalize(sync, desired)
-    sync.desired = normalized.replicas
-    if from_zero and lowest != 0 and sync.desired < lowest:
-        sync.desired, sync.reason = lowest, sync.reason or _BELOW_MIN
-        sync.steps.append(Step("raised", {"replicas": lowest}))
-    if sync.desired == current:
+    replicas = normalized.replicas
+    if from_zero and lowest != 0 and replicas < lowest:
+        replicas, sync.reason = lowest, sync.reason or _BELOW_MIN
+        sync.steps.append(Step("raised", {"replicas": replicas}))
+    sync.settle(replicas)
+    if replicas == current:
         sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
 
 
@@ -369,8 +374,8 @@ def _normalize(sync: Sync, desired: int) -> Normalized:
     """
     normalized, drain = _within(sync, desired, sync.spec.limits), sync.drain
     sync.steps += normalized.steps
-    if normalized.is_limited or not sync.absent:
-        sync.limit = normalized.restraint
+    if normalized.restraint is not None and (normalized.is_limited or not sync.absent):
+        sync.limit_by(normalized.restraint)
     text, pods = "", 0 if drain is None else drain.least - normalized.replicas
     if drain is not None and pods > 0:
         sync.undrained, sync.restraint = normalized.replicas, Restraint.DRAINING
@@ -500,7 +505,7 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(spec.metrics, sync.readings, strict=True):
-        outcome, status = _propose(metric, reading, situation), _NO_METRIC
+        outcome, status = metric.propose(reading, situation), _NO_METRIC
         if isinstance(outcome, Proposal):
             sync.tolerated |= outcome.tolerated
             if outcome.withheld:
@@ -532,21 +537,13 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
     if pending is not None:
         sync.history = msgspec.structs.replace(sync.history, pending=pending)
         sync.covered = max(0, exact - best)
-    sync.absent = tuple(metric.description for metric, _ in failures)
+    sync.absent = ()
     if failures:
-        sync.limit = Restraint.ABSENT
+        sync.absent, sync.limit = tuple(metric.description for metric, _ in failures), Restraint.ABSENT
     # With a metric missing the highest proposal is only a lower bound, and no recommendation.
     sync.wanted, sync.lasting = (None, None) if failures else (max(0, best), lasting)
     sync.statuses = tuple(statuses)
     return _conclude(sync, best, failures, overdue, description)
-
-
-def _propose(metric: PreparedMetric, reading: Reading, situation: Situation) -> Proposal | Unavailable:
-    if metric.blank:
-        return Unavailable("InvalidSource", metric.blank)
-    if isinstance(reading, Unavailable):
-        return Unavailable(reading.reason, metric.fetching + reading.message)
-    return metric.propose(reading, situation)
 
 
 def _follow_pending(sync: Sync) -> PendingState | None:

@@ -183,7 +183,7 @@ def _run(
     sync = Sync.begin(spec, observation, memory.status, memory.history, now)
     if (veto := _forbid(constraints)) is not None:
         return _stand_back(sync, veto)
-    _adjust(sync, spec.bounds.lowest, memory, constraints)
+    _adjust(sync, spec.bounds, memory, constraints)
     if constraints.boost is None:
         _follow_alone(sync)
     else:
@@ -194,7 +194,7 @@ def _run(
     falls = sync.replicas < current or (sync.wanted is not None and sync.wanted < current)
     if constraints.doubt and falls:
         sync.record(current)
-    sync.conclude(_refuse(sync, memory, constraints, spec.bounds.lowest, falls=falls))
+    sync.conclude(_refuse(sync, spec.bounds, memory, constraints, falls=falls))
     return sync
 
 
@@ -216,12 +216,12 @@ def _stand_back(sync: Sync, veto: Veto) -> Sync:
     return sync
 
 
-def _adjust(sync: Sync, least: int, memory: Memory, constraints: Constraints) -> None:
-    """Change the inputs of a sync; `least` is the minimum of windows and forecast."""
+def _adjust(sync: Sync, bounds: Bounds, memory: Memory, constraints: Constraints) -> None:
+    """Change the inputs of a sync."""
     current, own_zero = sync.observation.replicas, memory.conflicts.own_zero
     if (rules := constraints.fallback) is not None:
         sync.fallback = fallback.replicas(rules, memory.absence, sync.now)
-    if current == 0 and own_zero and least:
+    if current == 0 and own_zero and bounds.lowest:
         # A minimum wakes the target even if no metric has a value.
         sync.fallback = max(sync.fallback, sync.spec.limits.lowest)
     if sync.conditions.holds(statuses.SCALED_TO_ZERO) != own_zero:
@@ -256,11 +256,12 @@ def _follow_alone(sync: Sync) -> None:
         sync.record(sync.observation.replicas)
 
 
-def _refuse(sync: Sync, memory: Memory, constraints: Constraints, least: int, *, falls: bool) -> Veto | None:
+def _refuse(
+    sync: Sync, bounds: Bounds, memory: Memory, constraints: Constraints, *, falls: bool
+) -> Veto | None:
     """Return why the count of a sync is not to be written, None if it may be.
 
-    `least` is the minimum of windows and forecast. `falls` says that the count is lower, or would be if no
-    window held it.
+    `falls` says that it is lower, or would be if no window held it.
     """
     boost, doubt = constraints.boost, constraints.doubt
     if memory.conflicts.is_paused(sync.now):
@@ -270,7 +271,7 @@ def _refuse(sync: Sync, memory: Memory, constraints: Constraints, least: int, *,
     if not sync.rescales:
         return None
     if boost is not None:
-        why = boosting.refusal(sync, memory.boost, boost, least)
+        why = boosting.refusal(sync, memory.boost, boost, bounds.lowest)
         return Veto(boosting.NOT_BOOSTED, why) if why else None
     if constraints.mode == fastpath_autoscaler.ADVISE:
         return Veto("AdviseOnly", f"would scale to {sync.replicas}, but spec.mode is Advise")

@@ -24,6 +24,7 @@ from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
     PodsReading,
+    Reading,
     Settings,
     Unavailable,
     Ways,
@@ -66,18 +67,28 @@ class PreparedMetric(NamedTuple):
     queue: Queue | None = None
     source: str = ""
 
-    def propose(self, reading: Values | Ways, situation: Situation) -> Proposal | Unavailable:
-        """Return the proposal of the metric, or why its reading is not used.
+    def propose(self, reading: Reading, situation: Situation) -> Proposal | Unavailable:
+        """Return the proposal of the metric, or why it has none.
 
-        An overdue value that would scale down is withheld: the status shows it all the same. Of several ways
-        the one that asks for the most replicas counts.
+        Of several ways the one that asks for the most replicas counts.
         """
-        if isinstance(reading, Ways):
-            usual, *others = reading.ways
-            best = self.propose(usual, situation)
-            for way in others:
-                best = _higher(best, self.propose(way, situation), usual, situation)
-            return best
+        if self.blank:
+            return Unavailable("InvalidSource", self.blank)
+        if isinstance(reading, Unavailable):
+            return Unavailable(reading.reason, self.fetching + reading.message)
+        if not isinstance(reading, Ways):
+            return self._evaluate(reading, situation)
+        usual, *others = reading.ways
+        best = self._evaluate(usual, situation)
+        for way in others:
+            best = _higher(best, self._evaluate(way, situation), usual, situation)
+        return best
+
+    def _evaluate(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
+        """Return what one reading asks for, or why it is not used.
+
+        An overdue value that would scale down is withheld: the status shows it all the same.
+        """
         strict, least = situation.settings.strict, _least(reading)
         if strict and (refusal := _NEGATIVE if least < 0 else _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)

@@ -78,10 +78,14 @@ class Conditions:
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
     def find(self, kind: str) -> hpa.Condition | None:
-        return find(self._listed, kind)
+        for condition in self._listed:
+            if condition.type == kind:
+                return condition
+        return None
 
     def holds(self, kind: str) -> bool:
-        return holds(self._listed, kind)
+        condition = self.find(kind)
+        return condition is not None and condition.status == "True"
 
     def was(self, kind: str, reason: str) -> bool:
         """Tell whether a condition had this reason before the sync."""
