@@ -13,7 +13,7 @@ import msgspec
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.history import Events, History, Recommendations, changed_within
 from adapter.autoscaler.decide.numbers import w32
-from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.decide.restraint import HELD, HIGHEST, LIMITED, LOWEST, Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.timestamps import SECOND
 
@@ -68,7 +68,7 @@ def _restraint(wanted: int, stable: int, replicas: int, limit: Restraint | None)
     """Return what applies; `limit` is what changed the stable count, None if nothing did."""
     # Past recommendations may ask for more than is allowed, when the metrics no longer do.
     if stable != wanted and (limit is None or wanted <= replicas < stable):
-        return Restraint.HELD
+        return HELD
     return limit
 
 
@@ -76,9 +76,9 @@ def _restraint(wanted: int, stable: int, replicas: int, limit: Restraint | None)
 
 
 _LEGACY_LIMITS = {
-    "ScaleUpLimit": ("twice the replicas, at least 4, in one sync", Restraint.LIMITED),
-    "TooManyReplicas": ("the maximum", Restraint.HIGHEST),
-    "TooFewReplicas": ("the minimum", Restraint.LOWEST),
+    "ScaleUpLimit": ("twice the replicas, at least 4, in one sync", LIMITED),
+    "TooManyReplicas": ("the maximum", HIGHEST),
+    "TooFewReplicas": ("the minimum", LOWEST),
 }
 
 
@@ -112,7 +112,7 @@ def normalize_legacy(
         "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
         reason,
         replicas != stable,
-        _restraint(wanted, stable, replicas, limit),
+        None if replicas == wanted == stable else _restraint(wanted, stable, replicas, limit),
         steps,
     )
 
@@ -150,20 +150,20 @@ def normalize(
         limit = max(limit, current)
         cap = min(limits.highest, limit)
         if stable > cap:
-            replicas, reason, by, limited_by = cap, "ScaleUpLimit", policy, Restraint.LIMITED
+            replicas, reason, by, limited_by = cap, "ScaleUpLimit", policy, LIMITED
             if limits.highest <= limit:
-                reason, by, limited_by = "TooManyReplicas", "the maximum", Restraint.HIGHEST
+                reason, by, limited_by = "TooManyReplicas", "the maximum", HIGHEST
     elif stable < current:
         limit, policy = lower_limit(current, down, history.ups, history.downs, now)
         limit = min(limit, current)
         floor = max(limits.lowest, limit)
         if stable < floor:
-            replicas, reason, by, limited_by = floor, "ScaleDownLimit", policy, Restraint.LIMITED
+            replicas, reason, by, limited_by = floor, "ScaleDownLimit", policy, LIMITED
             if limits.lowest >= limit:
-                reason, by, limited_by = "TooFewReplicas", "the minimum", Restraint.LOWEST
+                reason, by, limited_by = "TooFewReplicas", "the minimum", LOWEST
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
-    restraint = _restraint(wanted, stable, replicas, limited_by)
+    restraint = None if replicas == wanted == stable else _restraint(wanted, stable, replicas, limited_by)
     return Normalized(replicas, stabilized, reason, replicas != stable, restraint, steps)
 
 

@@ -24,7 +24,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
-from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.decide.restraint import FOLLOWS, HIGHEST, LOWEST, TOLERATED, Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
 from adapter.model import label_selectors, memo
@@ -44,7 +44,6 @@ _ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
 _BELOW_MIN = "Current number of replicas below Spec.MinReplicas"
 _FALLBACK = "fallback while metrics are absent"
 _NO_METRIC = MetricStatus("")
-_FOLLOWS, _TOLERATED = Restraint.FOLLOWS, Restraint.TOLERATED  # most decisions; Python 3.11 finds them slowly
 _OVERDUE = "Overdue"
 
 
@@ -88,8 +87,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     covered: int | None = None
     spec: PreparedSpec | None = None
     draining: int | None = None
-    restraint: Restraint = Restraint.FOLLOWS
-    limit: Restraint = Restraint.FOLLOWS
+    restraint: Restraint = FOLLOWS
+    limit: Restraint = FOLLOWS
     obstacle: Step | None = None
 
 
@@ -117,11 +116,12 @@ class Sync(msgspec.Struct):
 
     `status` is that before the sync. `fallback` is the least count while a metric has no value, 0 without
     one. `is_decided` says that the scale was looked at, `desired` is the count then, and `replicas` the one
-    after the sync if there is no veto; `rescales` says that it is another. `undrained` is what it
-    would be if it did not wait for idle pods. `statuses` are those of the metrics, None if none was computed.
-    `error` is that of the sync, and before it ends that of the metrics that failed. `lasting` is what the
-    windows remember in place of `wanted`. `tolerated` says that a ratio is within tolerance. `restraint` is
-    what counts before any `limit`. With `veto` nothing is written.
+    after the sync if there is no veto; `rescales` says that it is another. `able` is the reason of
+    AbleToScale if nothing is written. `undrained` is the count if it did not wait for `waiting` idle pods,
+    since `draining`. `statuses` are those of the metrics, None if none was computed. `error` is that of the
+    sync, and before it ends that of the metrics that failed. `lasting` is what the windows remember in place
+    of `wanted`. `tolerated` says that a ratio is within tolerance. `restraint` is what counts before any
+    `limit`. With `veto` nothing is written.
     """
 
     spec: PreparedSpec
@@ -146,7 +146,10 @@ class Sync(msgspec.Struct):
     is_decided: bool = False
     desired: int | None = None
     reason: str = ""
+    able: str = "SucceededGetScale"
     undrained: int | None = None
+    waiting: int = 0
+    draining: int | None = None
     veto: Veto | None = None
     limit: Restraint | None = None
     tolerated: bool = False
@@ -181,14 +184,6 @@ class Sync(msgspec.Struct):
         self.steps.append(self.obstacle)
         self.restraint = restraint or self.restraint
 
-    def limit_by(self, limit: Restraint) -> None:
-        """Note which limit applies to the count; of a bound, what sets it."""
-        self.limit = limit
-        if limit is Restraint.LOWEST:
-            self.limit = self.spec.lowest
-        elif limit is Restraint.HIGHEST:
-            self.limit = self.spec.highest
-
     def record(self, replicas: int) -> None:
         """Count as recommended: the stabilization window begins with it."""
         recommendations = self.history.recommendations.recorded(replicas, self.now)
@@ -196,22 +191,25 @@ class Sync(msgspec.Struct):
 
     def conclude(self, veto: Veto | None = None) -> None:
         """Note that the count is written, or why it is not: because of `veto`, or as it has failed."""
-        current, undrained = self.observation.replicas, self.undrained
-        self.veto = veto
-        if self.observation.write_error and self.desired not in {None, current}:
+        current, self.veto = self.observation.replicas, veto
+        has_failed = self.observation.write_error and self.desired not in {None, current}
+        if has_failed:
             self._fail()
         if self.is_decided:
-            replicas = self.replicas if undrained is None or self.observation.write_error else undrained
-            reason = "" if replicas == current else self.reason
-            facts = {"current": current, "replicas": replicas, "reason": reason}
-            self.steps.append(Step("result", facts))
-        if self.drain is not None and undrained is not None:
-            waits = {"replicas": self.replicas, "pods": self.drain.least - undrained}
-            self.steps.append(Step("draining", waits))
+            replicas, reason = self.replicas, self.reason
+            if self.undrained is not None and not self.observation.write_error:
+                replicas = self.undrained
+            if replicas == current:
+                reason = ""
+            self.steps.append(Step("result", {"current": current, "replicas": replicas, "reason": reason}))
+        if self.waiting:
+            self.steps.append(Step("draining", {"replicas": self.replicas, "pods": self.waiting}))
         if veto is not None:
             self._withhold(veto)
         elif self.rescales:
             self._write()
+        elif not has_failed:
+            self.conditions.set(ABLE_TO_SCALE, holds=True, reason=self.able)
 
     def close(self, spec: PreparedSpec) -> Decision:
         """Return the decision, made with `spec`.
@@ -220,7 +218,7 @@ class Sync(msgspec.Struct):
         """
         before, current, after = self.status, self.observation.replicas, self.replicas
         is_written = self.rescales and self.veto is None
-        follows = _TOLERATED if self.tolerated and not is_written else _FOLLOWS
+        follows = TOLERATED if self.tolerated and not is_written else FOLLOWS
         has_count = not self.is_decided or self.desired == after
         status = HorizontalPodAutoscalerStatus(
             last_scale_time=Instant(self.now) if is_written else before.last_scale_time,
@@ -244,14 +242,15 @@ class Sync(msgspec.Struct):
             wanted=self.wanted,
             covered=self.covered,
             spec=spec,
-            draining=None if self.drain is None or self.undrained is None else self.drain.since,
+            draining=self.draining,
             restraint=self.restraint or self.limit or follows,
-            limit=self.limit or _FOLLOWS,
+            limit=self.limit or FOLLOWS,
             obstacle=self.obstacle,
         )
 
     def _withhold(self, veto: Veto) -> None:
-        if veto.tells and not self.conditions.was(veto.kind, veto.reason):
+        before = conditions.find(self.status.conditions, veto.kind)
+        if veto.tells and (before is None or before.reason != veto.reason):
             self.warn(veto.reason, veto.text)
         self.conditions.set(veto.kind, holds=False, reason=veto.reason, message=veto.text)
         self.conditions.settle()
@@ -300,7 +299,8 @@ def follow(sync: Sync) -> None:
     spec, history = sync.spec, sync.history
     current, (lowest, highest) = sync.observation.replicas, spec.limits
     sync.is_decided = True
-    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
+    if not sync.conditions.holds(ABLE_TO_SCALE):  # it begins now, even if it ends with this sync
+        sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=sync.able)
     facts = {
         "target": spec.target,
         "replicas": current,
@@ -333,7 +333,7 @@ def follow(sync: Sync) -> None:
     if current > highest:
         bound, side, what, sync.reason = highest, "above", "maximum", _ABOVE_MAX
     sync.steps.append(Step("bounds", {"current": current, "side": side, "bound": bound, "what": what}))
-    sync.limit_by(Restraint.HIGHEST if current > highest else Restraint.LOWEST)
+    sync.limit = spec.highest if current > highest else spec.lowest
     sync.settle(bound)
 
 
@@ -363,7 +363,7 @@ def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
         sync.steps.append(Step("raised", {"replicas": replicas}))
     sync.settle(replicas)
     if replicas == current:
-        sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
+        sync.able = normalized.stabilized
 
 
 def _normalize(sync: Sync, desired: int) -> Normalized:
@@ -372,19 +372,22 @@ def _normalize(sync: Sync, desired: int) -> Normalized:
     If the pods of the time of the sample have raised it, it is recorded without them. They protect from this
     sample, which a window would remember for its whole length: each shrink would wait for another window.
     """
-    normalized, drain = _within(sync, desired, sync.spec.limits), sync.drain
+    spec, drain = sync.spec, sync.drain
+    normalized = _within(sync, desired, spec.limits)
     sync.steps += normalized.steps
-    if normalized.restraint is not None and (normalized.is_limited or not sync.absent):
-        sync.limit_by(normalized.restraint)
-    text, pods = "", 0 if drain is None else drain.least - normalized.replicas
-    if drain is not None and pods > 0:
-        sync.undrained, sync.restraint = normalized.replicas, Restraint.DRAINING
-        limits = ReplicaLimits(drain.least, sync.spec.limits.highest)
-        normalized = _within(sync, desired, limits)
-        text = f"{pods} of the pods that go are not idle yet"
-    sync.record(desired if sync.lasting is None or desired != sync.wanted else min(desired, sync.lasting))
+    if normalized.is_limited or not sync.absent:
+        limit = normalized.restraint
+        sync.limit = spec.lowest if limit is LOWEST else spec.highest if limit is HIGHEST else limit
+    if drain is not None and normalized.replicas < drain.least:
+        sync.undrained, sync.draining = normalized.replicas, drain.since
+        sync.waiting, sync.restraint = drain.least - normalized.replicas, Restraint.DRAINING
+        normalized = _within(sync, desired, ReplicaLimits(drain.least, spec.limits.highest))
+    remembered = desired if sync.lasting is None or desired != sync.wanted else min(desired, sync.lasting)
+    recommendations = sync.history.recommendations.recorded(remembered, sync.now)
+    sync.history = msgspec.structs.replace(sync.history, recommendations=recommendations)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
-    if text:
+    if sync.waiting:
+        text = f"{sync.waiting} of the pods that go are not idle yet"
         sync.conditions.set(SCALING_LIMITED, holds=True, reason="Draining", message=text)
     return normalized
 
@@ -403,22 +406,14 @@ def without_scale(
     spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
 ) -> Decision:
     """Return the decision of a sync whose scale could not be read: an event and a condition."""
-    after = Conditions(status.conditions or (), now)
+    sync = Sync.begin(spec, Observation(status.current_replicas, 0, "", (), ()), status, history, now)
+    sync.is_decided, sync.statuses = True, status.current_metrics
+    sync.warn("FailedGetScale", error)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
-    after.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
-    status_after = msgspec.structs.replace(status, conditions=after.listed())
-    obstacle = Step("failed", {"done": "read", "message": error})
-    return Decision(
-        replicas=status.current_replicas,
-        status=status_after,
-        status_changed=not conditions.same_status(status, status_after),
-        events=(Event("Warning", "FailedGetScale", error),),
-        error=f"failed to query scale subresource for {spec.target}: {error}",
-        history=history,
-        trace=(obstacle,),
-        restraint=Restraint.FAILED,
-        obstacle=obstacle,
-    )
+    sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
+    sync.stop("failed", {"done": "read", "message": error}, Restraint.FAILED)
+    sync.error = f"failed to query scale subresource for {spec.target}: {error}"
+    return sync.close(spec)
 
 
 # -- the metrics together ------------------------------------------------------------------------------------

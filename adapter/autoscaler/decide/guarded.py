@@ -123,7 +123,9 @@ def decide(
         recommendations = memory.history.recommendations.recorded(minimum, now)
         history = msgspec.structs.replace(memory.history, recommendations=recommendations)
         memory = msgspec.structs.replace(memory, history=history)
-    sync = _run_above_forecast(within, observation, memory, now, constraints)
+    sync = None
+    if observation.replicas < within.limits.lowest:
+        sync = _run_above_forecast(within, observation, memory, now, constraints)
     if sync is None:
         sync = _run(within, observation, memory, now, constraints)
     if last is None or last.spec is not within or last.status is not memory.status:
@@ -162,8 +164,6 @@ def _run_above_forecast(
 
     Below minReplicas no metric is evaluated, and a forecast must not delay a raise to more than its minimum.
     """
-    if observation.replicas >= spec.limits.lowest:
-        return None
     without = spec.without_forecast()
     if observation.replicas < without.limits.lowest:
         return None

@@ -19,14 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import (
-    Observation,
-    PodsReading,
-    Reading,
-    is_active,
-    replace_usual,
-    usual_way,
-)
+from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, Ways, is_active
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, write_instant
 
@@ -63,13 +56,13 @@ def follow(
         seen = reading
         if source:
             known = before.get(source) or Reporting()
-            if isinstance(usual := usual_way(reading), PodsReading):
+            usual, *others = reading.ways if isinstance(reading, Ways) else (reading,)
+            if isinstance(usual, PodsReading):
                 known = _note(known, usual, observation, now)
                 if known.lost and (why := _why(known.lost, observation.pods)):
                     blocks = True
-                    seen = replace_usual(
-                        reading, msgspec.structs.replace(usual, overdue=usual.overdue or why)
-                    )
+                    seen = msgspec.structs.replace(usual, overdue=usual.overdue or why)
+                    seen = Ways((seen, *others)) if others else seen
             after[source] = known
         checked.append(seen)
     return checked, before if after == before else after, blocks

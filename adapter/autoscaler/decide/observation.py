@@ -133,10 +133,6 @@ def usual_way(reading: Reading) -> PodsReading | ObjectReading | ExternalReading
     return reading.ways[0] if isinstance(reading, Ways) else reading
 
 
-def replace_usual(reading: Reading, usual: PodsReading) -> Reading:
-    return Ways((usual, *reading.ways[1:])) if isinstance(reading, Ways) else usual
-
-
 class OptionState(NamedTuple):
     """The condition of an option of ours: whether it takes effect, a reason and a sentence."""
 

@@ -20,3 +20,8 @@ class Restraint(enum.Enum):
     WITHHELD = "not written"
     DISABLED = "scaled to zero"
     FAILED = "cannot be scaled"
+
+
+FOLLOWS, TOLERATED, HELD = Restraint.FOLLOWS, Restraint.TOLERATED, Restraint.HELD
+LIMITED, LOWEST, HIGHEST = Restraint.LIMITED, Restraint.LOWEST, Restraint.HIGHEST
+"""Those of most decisions: Python 3.11 takes a while to find a member of an enum."""

@@ -87,10 +87,6 @@ class Conditions:
         condition = self.find(kind)
         return condition is not None and condition.status == "True"
 
-    def was(self, kind: str, reason: str) -> bool:
-        """Tell whether a condition had this reason before the sync."""
-        return any((known.type, known.reason) == (kind, reason) for known in self._before)
-
     def settle(self) -> None:
         """Give the conditions that were changed and restored the time that they had before the sync."""
         for place, after in enumerate(self._listed):
