@@ -193,7 +193,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
 
 def _has_floor(controller: Controller, key: Key) -> bool:
     state = controller.find(key)
-    return state is not None and state.bounds.forecast > 0
+    return state is not None and state.bounds.now.forecast > 0
 
 
 class _waiting:  # noqa: N801 - a context manager

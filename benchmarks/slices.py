@@ -45,6 +45,7 @@ from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.model.clock import DecisionClock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import bare, common, documents, tick
@@ -219,7 +220,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     registry = AutoscalerRegistry(rivals, scrapes)
     source = AutoscalerSource(registry, problems, watching)
     settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
-    context = AutoscalerContext(followers, rivals, world, settings, NoForecasts())
+    context = AutoscalerContext(followers, rivals, world, settings, DecisionClock(ticking), NoForecasts())
     registry.controller = controller = tick.begin_all(context, world, ticking, monitoring, numbers)
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:

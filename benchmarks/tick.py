@@ -43,6 +43,7 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.clock import DecisionClock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Container, Pod, PodFacts, PodList, ResourceRequirements, facts_of
 from adapter.model.quantity import read
@@ -265,6 +266,7 @@ def open_controller(clock: HandClock, world: World, forecasts: Forecasts) -> Con
         world,  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
+        DecisionClock(clock),
         forecasts,
     )
     return begin_all(context, world, clock, Monitoring(), range(slices.COUNT))
@@ -281,7 +283,7 @@ def begin_all(
     limiter, unused = WriteRateLimiter(1_000.0, clock, monitoring), cast("Any", None)
     outbox = Outbox(limiter, clock, monitoring, Defects(monitoring))
     costs = CostKeeper(outbox, world, clock)
-    controller = Controller(context, world, clock, monitoring, Journal(), random=lambda: 0.0, costs=costs)
+    controller = Controller(context, world, monitoring, Journal(), random=lambda: 0.0, costs=costs)
     for number in numbers:
         controller.begin(number, unused)
     return controller
@@ -315,7 +317,7 @@ async def _tick(
         await controller.loop.tick()
         seconds += time.process_time() - start
     decided = sum(
-        state.last is not None and state.last.at == controller.loop.now()
+        state.last is not None and state.last.time == controller.loop.clock.time_of_day()
         for key in controller.names()
         if (state := controller.find(key))
     )

@@ -115,7 +115,7 @@ class CostKeeper(Outlet[CostJob]):
 
         That takes `MARK_SECONDS` at most, `since` the first costs for the same write.
         """
-        if not state.prefers_idle:
+        if not state.spec.prefers_idle:
             return False
         marks = self._marks.setdefault(state.key, PodMarks())
         jobs = self._choose(state, marks, snapshot, replicas, may_exchange=True)
@@ -130,7 +130,7 @@ class CostKeeper(Outlet[CostJob]):
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
         """After a decision, mark the pods that the HPA is about to remove; take back what nothing needs."""
-        if not state.prefers_idle:
+        if not state.spec.prefers_idle:
             self.forget(state)
             return
         marks = self._marks.setdefault(state.key, PodMarks())
@@ -143,7 +143,7 @@ class CostKeeper(Outlet[CostJob]):
         expected = self._foresee(state, choice, seen.replicas, now)
         latest = monotonic - marks.lowered  # an age, because the clock may be set
         sampled = snapshot.ranked_at  # other metrics do not choose the pods
-        is_outdated = sampled is not None and (now - sampled) / SECOND > latest
+        is_outdated = sampled is not None and (seen.time_of_day(now) - sampled) / SECOND > latest
         if expected < seen.replicas and not choice.rescale and not is_outdated:
             is_due = monotonic - marks.exchanged >= EXCHANGE_SECONDS
             self._choose(state, marks, snapshot, expected, may_exchange=is_due)
@@ -155,13 +155,13 @@ class CostKeeper(Outlet[CostJob]):
     @staticmethod
     def _foresee(state: AutoscalerState, choice: Decision, current: int, now: int) -> int:
         """Return the count that the target is about to have, for which pods are marked now."""
-        boost, memory = state.boost, state.memory.boost
+        boost, memory = state.spec.boost, state.memory.boost
         if boost is not None:
             if boosting.only_advised(memory, boost, now):
                 return choice.replicas
             return removal.foresee(choice, memory, current, now + boost.period + SECOND)
         is_held = choice.restraint is Restraint.HELD
-        if not is_held or state.object.only_advises:  # then nothing is written when the window ends
+        if not is_held or state.spec.object.only_advises:  # then nothing is written when the window ends
             return choice.replicas
         return removal.foresee(choice, memory, current, now + int(AHEAD_SECONDS * SECOND))
 
@@ -190,7 +190,7 @@ class CostKeeper(Outlet[CostJob]):
         """
         pods, now = snapshot.observation.pods, self._clock.monotonic()
         is_paused = now < marks.paused
-        if is_paused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
+        if is_paused or not removal.has_replica_set(state.spec.object.spec.scale_target_ref.kind, pods):
             return []
         first = sum(is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
         fewer = snapshot.observation.replicas - replicas
@@ -264,7 +264,7 @@ class CostKeeper(Outlet[CostJob]):
         self, state: AutoscalerState, marks: PodMarks, pods: Sequence[PodFacts], now: float, foreign: str
     ) -> OptionState:
         """Return the condition of the option; one event for each reason says why it has no effect."""
-        target = state.object.spec.scale_target_ref
+        target = state.spec.object.spec.scale_target_ref
         if pods and not removal.has_replica_set(target.kind, pods):
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
             described = OptionState(False, "NoReplicaSet", text)
@@ -280,7 +280,7 @@ class CostKeeper(Outlet[CostJob]):
             described = OptionState(True, "Ranking", "a scale-down removes the idlest pods first")
         if not described.holds and described.reason not in marks.told:
             marks.told.add(described.reason)
-            self._actuator.event(state.object, Event("Warning", described.reason, described.message))
+            self._actuator.event(state.spec.object, Event("Warning", described.reason, described.message))
         return described
 
 

@@ -85,7 +85,7 @@ def encode(document: views.AutoscalerView | views.FleetView | views.FleetEntry |
 
 
 def _show(controller: Controller, state: AutoscalerState) -> views.AutoscalerView:
-    memory, now = state.memory, controller.loop.now()
+    memory, now, time = state.memory, state.clock.now(), controller.loop.clock.time_of_day()
     recommendations, conflicts = memory.history.recommendations, memory.conflicts
     status = full_status(
         statuses.without_hpa(memory.status),
@@ -96,34 +96,39 @@ def _show(controller: Controller, state: AutoscalerState) -> views.AutoscalerVie
     forecast = controller.context.forecasts.document_of(state.key)
     return views.AutoscalerView(
         version=views.VERSION,
-        kind=state.object.kind,
+        kind=state.spec.object.kind,
         namespace=state.key.namespace,
-        name=state.object.metadata.name,
-        time=moment(now),
-        mode=state.object.spec.mode,
-        writing=state.is_writing,
-        decided_since=None if state.since is None else moment(state.since),
+        name=state.spec.object.metadata.name,
+        time=moment(time),
+        mode=state.spec.object.spec.mode,
+        writing=state.turn.is_writing,
+        decided_since=None if state.turn.since is None else moment(state.turn.since),
         target=_target(state),
         limits=_limits(state),
-        metrics=_metrics(state, now),
+        metrics=_metrics(state, time),
         next=_next(state, now),
         history=_history(state, now),
         ahead=_ahead(state, now),
         status=status_to_plain(status),
         recommendations={
-            "highest": _recommendations(recommendations.high),
-            "lowest": _recommendations(recommendations.low),
+            "highest": _recommendations(state, recommendations.high),
+            "lowest": _recommendations(state, recommendations.low),
         },
         writers=views.WritersView(
-            paused_until=moment(conflicts.paused_until) if conflicts.is_paused(now) else None,
+            paused_until=_moment(state, conflicts.paused_until) if conflicts.is_paused(now) else None,
             paused_by=conflicts.paused_by,
-            reversals=[moment(at) for at in conflicts.reversals],
+            reversals=[_moment(state, at) for at in conflicts.reversals],
         ),
         ready_times=_ready_times(state),
         last=_last(state),
-        boost=msgspec.UNSET if state.boost is None else _boost(state, state.boost, now),
+        boost=msgspec.UNSET if state.spec.boost is None else _boost(state, state.spec.boost, now),
         forecast=msgspec.UNSET if forecast is None else forecast,
     )
+
+
+def _moment(state: AutoscalerState, at: int) -> str:
+    """Return a time of decisions as a time of day."""
+    return moment(state.clock.time_of_day(at))
 
 
 def _limited_by(state: AutoscalerState) -> str:
@@ -132,22 +137,22 @@ def _limited_by(state: AutoscalerState) -> str:
 
 def _limits(state: AutoscalerState) -> views.LimitsView:
     spec = None if state.last is None else state.last.decision.spec
-    lowest, highest = state.prepared.limits if spec is None else spec.limits
+    lowest, highest = state.spec.prepared.limits if spec is None else spec.limits
     floor = state.memory.boost.floor
     return views.LimitsView(
         min=lowest,
         max=highest,
-        windows=state.bounds.windows,
-        forecast=state.bounds.forecast,
+        windows=state.bounds.now.windows,
+        forecast=state.bounds.now.forecast,
         floor=0 if floor is None else floor.replicas,
     )
 
 
-def _metrics(state: AutoscalerState, now: int) -> list[views.MetricView]:
-    """Return the metrics of the spec as the last decision saw them; the ages are those of now."""
-    if state.violations:
+def _metrics(state: AutoscalerState, time: int) -> list[views.MetricView]:
+    """Return the metrics of the spec as the last decision saw them; the ages are those at a time of day."""
+    if state.spec.violations:
         return []
-    specs = with_defaults(state.object).spec.metrics or ()
+    specs = with_defaults(state.spec.object).spec.metrics or ()
     last = state.last
     inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
     measured = () if last is None else last.decision.status.current_metrics or ()
@@ -158,11 +163,11 @@ def _metrics(state: AutoscalerState, now: int) -> list[views.MetricView]:
         current, target, ratio = statuses.describe_value(spec, status)
         shown.append(
             views.MetricView(
-                name=state.prepared.metrics[place].description,
+                name=state.spec.prepared.metrics[place].description,
                 current=current,
                 target=target,
                 ratio=None if ratio is None else round(ratio, 4),
-                age=None if given is None or given.sampled is None else _seconds(now - given.sampled),
+                age=None if given is None or given.sampled is None else _seconds(time - given.sampled),
                 overdue="" if given is None else getattr(given.reading, "overdue", ""),
                 fault=given.reading.message if given and isinstance(given.reading, Unavailable) else "",
                 scrape_fault="" if given is None else given.scrape_fault,
@@ -177,19 +182,20 @@ def _next(state: AutoscalerState, now: int) -> views.NextChange | None:
         return None
     released, ahead = _limited_by(state), state.bounds_ahead(now)[1:]
     if released == Restraint.SCHEDULED.value and ahead and ahead[0].at < foreseen.at:
-        released += f" until {moment(ahead[0].at)}, then by stabilization"
-    return views.NextChange(replicas=foreseen.replicas, at=moment(max(foreseen.at, now)), released=released)
+        released += f" until {_moment(state, ahead[0].at)}, then by stabilization"
+    at = _moment(state, max(foreseen.at, now))
+    return views.NextChange(replicas=foreseen.replicas, at=at, released=released)
 
 
 def _history(state: AutoscalerState, now: int) -> views.HistoryView | None:
     if state.past is None:
         return None
-    points = [_point(span) for span in state.past.spans(now)]
-    return views.HistoryView(resolution=SPAN / SECOND, until=moment(now), points=points)
+    points = [_point(span, _moment(state, span.start)) for span in state.past.spans(now)]
+    return views.HistoryView(resolution=SPAN / SECOND, until=_moment(state, now), points=points)
 
 
-def _point(span: PastSpan) -> views.HistoryPoint:
-    counts, at = span.counts, moment(span.start)
+def _point(span: PastSpan, at: str) -> views.HistoryPoint:
+    counts = span.counts
     if counts is None:
         return views.HistoryPoint(
             at=at, demand=None, desired=None, ready=None, floor=0, min=0, max=0, limited_by=""
@@ -204,8 +210,8 @@ def _ahead(state: AutoscalerState, now: int) -> list[views.BoundsAhead]:
     ends = [*(begin.at for begin in bounds[1:]), now + AHEAD]
     return [
         views.BoundsAhead(
-            start=moment(start),
-            end=moment(end),
+            start=_moment(state, start),
+            end=_moment(state, end),
             min=one.lowest or None,
             max=one.max,
             source=describe(one),
@@ -221,17 +227,17 @@ def _last(state: AutoscalerState) -> views.LastDecisionView | None:
         return None
     inputs = () if last.snapshot is None else last.snapshot.inputs
     return views.LastDecisionView(
-        time=moment(last.at),
+        time=moment(last.time),
         demand=last.decision.wanted,
-        inputs=[_show_input(metric, last.at) for metric in inputs],
+        inputs=[_show_input(metric, last.time) for metric in inputs],
         trace=[step.text() for step in last.decision.trace],
         error=last.decision.error,
         limited_by=_limited_by(state),
     )
 
 
-def _recommendations(entries: Sequence[Recommendation]) -> list[dict[str, Any]]:
-    return [{"replicas": entry.replicas, "time": moment(entry.at)} for entry in entries]
+def _recommendations(state: AutoscalerState, entries: Sequence[Recommendation]) -> list[dict[str, Any]]:
+    return [{"replicas": entry.replicas, "time": _moment(state, entry.at)} for entry in entries]
 
 
 def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
@@ -240,25 +246,25 @@ def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "fault": boost.fault,
         "floor": None,
-        "demotedUntil": None if demotion is None else moment(demotion.until),
+        "demotedUntil": None if demotion is None else _moment(state, demotion.until),
         "demotedBy": "" if demotion is None else demotion.by,
-        "reversals": [moment(at) for at in memory.reversals],
+        "reversals": [_moment(state, at) for at in memory.reversals],
     }
     if floor is not None:
         is_scheduled = published is not None and published.scheduled >= floor.replicas
-        end = max(floor.until, published.scheduled_until) if published and is_scheduled else floor.until
+        end = state.clock.time_of_day(floor.until)
         shown["floor"] = {
             "replicas": floor.replicas,
             "raisedFrom": floor.raised_from,
-            "raised": moment(floor.raised_at),
-            "shown": None if floor.shown is None else moment(floor.shown),
-            "until": moment(end),
+            "raised": _moment(state, floor.raised_at),
+            "shown": None if floor.shown is None else _moment(state, floor.shown),
+            "until": moment(max(end, published.scheduled_until) if published and is_scheduled else end),
         }
     return shown
 
 
 def _target(state: AutoscalerState) -> views.TargetView:
-    reference, target = state.object.spec.scale_target_ref, state.subscriptions.find_target()
+    reference, target = state.spec.object.spec.scale_target_ref, state.subscriptions.find_target()
     if isinstance(target, Unfound):
         return views.TargetView(kind=reference.kind, name=reference.name, error=target.message)
     snapshot = None if state.last is None else state.last.snapshot
@@ -275,7 +281,11 @@ def _target(state: AutoscalerState) -> views.TargetView:
 
 def _ready_times(state: AutoscalerState) -> dict[str, Any]:
     """Return how long the last pods took to be Ready, in seconds, and how many pods are not in that."""
-    times, left_out, starting = state.ready_times, state.ledger.left_out(), state.subscriptions.starting()
+    times, left_out, starting = (
+        state.ready_times,
+        state.target.ledger.left_out(),
+        state.subscriptions.starting(),
+    )
     shown: dict[str, Any] = {"pods": 0 if times is None else times.count}
     if times is not None:
         parts = {part: getattr(times, part) for part in (*PARTS, TOTAL)}
@@ -312,27 +322,27 @@ def show_fleet(controller: Controller | None, now: float) -> Steps[DebugResponse
 
 
 def _show_line(controller: Controller, state: AutoscalerState) -> views.FleetEntry:
-    key, last, limits, now = state.key, state.last, _limits(state), controller.loop.now()
+    key, last, limits, time = state.key, state.last, _limits(state), controller.loop.clock.time_of_day()
     inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
     sampled = [given.sampled for given in inputs if given.sampled is not None]
-    boost = state.boost
+    boost = state.spec.boost
     return views.FleetEntry(
         kind=key.kind,
         namespace=key.namespace,
         name=key.name,
-        target=f"{state.object.spec.scale_target_ref.kind}/{state.object.spec.scale_target_ref.name}",
-        mode=state.object.spec.mode,
+        target=f"{state.spec.object.spec.scale_target_ref.kind}/{state.spec.object.spec.scale_target_ref.name}",
+        mode=state.spec.object.spec.mode,
         replicas=None if last is None else last.decision.status.current_replicas,
         desired=None if last is None else last.decision.desired,
         min=limits.min,
         max=limits.max,
         limited_by=_limited_by(state),
-        sample_age=_seconds(now - min(sampled)) if sampled else None,
+        sample_age=_seconds(time - min(sampled)) if sampled else None,
         chain=controller.last_chain(key),
         overdue=sum(isinstance(one.reading, Unavailable) or bool(one.reading.overdue) for one in inputs),
         reversals=0 if state.past is None else state.past.reversals,
         floor=limits.floor,
-        boosted=boost is not None and not boosting.only_advised(state.memory.boost, boost, now),
+        boosted=boost is not None and not boosting.only_advised(state.memory.boost, boost, state.clock.now()),
         fault="" if last is None else last.decision.error,
     )
 
@@ -342,14 +352,14 @@ def _show_line(controller: Controller, state: AutoscalerState) -> views.FleetEnt
 
 def show_entry(entry: JournalEntry) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "time": moment(entry.at),
+        "time": moment(entry.time),
         "currentReplicas": entry.current,
         "desiredReplicas": entry.replicas,
         "outcome": entry.outcome,
         "reason": entry.reason,
         "error": entry.error,
         "pods": entry.pods,
-        "inputs": [_show_input(metric, entry.at) for metric in entry.inputs],
+        "inputs": [_show_input(metric, entry.time) for metric in entry.inputs],
         "trace": [step.text() for step in entry.steps],
         "events": [event._asdict() for event in entry.events],
     }
@@ -366,9 +376,9 @@ def moment(instant: int) -> str:
     return write_instant(instant).replace("Z", f".{instant // 1_000_000 % 1000:03d}Z")
 
 
-def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
+def _show_input(given: MetricInput, time: int) -> dict[str, Any]:
     """Return a metric as JSON: its value, and its age in seconds, null if unknown."""
-    age = None if given.sampled is None else _seconds(now - given.sampled)
+    age = None if given.sampled is None else _seconds(time - given.sampled)
     named = {"notFaster": given.slow, "scrapeFault": given.scrape_fault}
     shown = {name: text for name, text in named.items() if text}
     return {"metric": given.metric, **_value(given.reading), "ageSeconds": age, **shown}

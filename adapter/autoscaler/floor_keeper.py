@@ -18,7 +18,6 @@ from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.timestamps import FineInstant
 
 
 class FloorOutcome(NamedTuple):
@@ -51,48 +50,41 @@ class FloorKeeper:
 
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
-        if state.boost is not None and (state.is_writing or state.published is not None):
-            self._find(state.key.namespace).want(state.object.metadata.uid, None)
+        if state.spec.boost is not None and (state.turn.is_writing or state.published is not None):
+            self._find(state.key.namespace).want(state.spec.object.metadata.uid, None)
 
     async def publish(
         self, state: AutoscalerState, snapshot: Snapshot, replicas: int, now: int
     ) -> tuple[Floor | None, str]:
         """Publish the floor of a raise before it is written. Return it, to be settled, or why that failed."""
-        assert state.boost is not None
+        assert state.spec.boost is not None
         spans, held = [metric.hpa_span for metric in snapshot.inputs], state.memory.boost
         before = snapshot.observation.replicas
-        floor = boosting.begin(held, before, replicas, state.boost, spans, now)
-        longest, _ = state.prepared.longest_periods
+        floor = boosting.begin(held, before, replicas, state.spec.boost, spans, now)
+        longest, _ = state.spec.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
         floor = msgspec.structs.replace(floor, added=added, target=snapshot.target.uid)
         published = _published(state, msgspec.structs.replace(held, floor=floor), now)
         assert published is not None
+        floors = self._find(state.key.namespace)
         try:
-            await self._find(state.key.namespace).publish(published)
+            await floors.publish(published)
         except errors.KubernetesError as error:
-            if not state.is_closed:  # otherwise `forget` has already said what to publish
-                self._find(state.key.namespace).want(
-                    published.uid, state.published
-                )  # the API server may have accepted it
+            if not state.turn.is_closed:  # otherwise `forget` has already said what to publish
+                floors.want(published.uid, state.published)  # the API server may have accepted it
             return None, f"the floor cannot be published: {error.said or error}"
-        if not state.is_closed:
+        if not state.turn.is_closed:
             state.published = published
         return floor, ""
 
     def settle(
-        self,
-        state: AutoscalerState,
-        floor: Floor | None,
-        by: int,
-        replicas: int,
-        outcome: FloorOutcome,
-        now: int,
+        self, state: AutoscalerState, floor: Floor | None, replicas: int, outcome: FloorOutcome, now: int
     ) -> None:
         """Hold the `replicas` that were, or may have been, written; otherwise restore what was held before.
 
-        `floor` is what `publish` returned, `by` is how far the clock was set since.
+        `floor` is what `publish` returned.
         """
-        if floor is None or state.is_closed:
+        if floor is None or state.turn.is_closed:
             return
         held = state.memory.boost
         if outcome.resource_version or outcome.unknown:
@@ -100,8 +92,6 @@ class FloorKeeper:
             floor = msgspec.structs.replace(
                 floor,
                 replicas=replicas,
-                until=FineInstant(floor.until + by),
-                raised_at=FineInstant(floor.raised_at + by),
                 excused=floor.excused or (last is not None and last.shown is None and last.excused),
                 stands=bool(outcome.resource_version),
             )
@@ -121,8 +111,9 @@ class FloorKeeper:
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
             return
         state.published = floor
-        self._find(state.key.namespace).want(state.object.metadata.uid, floor)
+        self._find(state.key.namespace).want(state.spec.object.metadata.uid, floor)
 
 
 def _published(state: AutoscalerState, memory: boosting.Boosting, now: int) -> Floor | None:
-    return boosting.published(memory, state.object.metadata, state.scheduled_floor(now))
+    floor = state.scheduled_floor(now)
+    return boosting.published(memory, state.spec.object.metadata, floor, state.clock.set_by)

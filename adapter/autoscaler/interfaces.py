@@ -64,7 +64,7 @@ class Forecasts(Protocol):
         """Follow an autoscaler that is new, has another spec, or is gone."""
 
     def clock_set(self) -> None:
-        """Follow the clock of decisions, which was set."""
+        """Follow the time of day: the clock was set."""
 
     def bound_of(self, key: Key) -> ForecastBound: ...
 

@@ -10,9 +10,9 @@ from adapter.autoscaler.snapshot import Snapshot
 
 
 class LastDecision(msgspec.Struct, frozen=True):
-    """When it was made and from what; `snapshot` is None if it looked at nothing."""
+    """The time of day at which it was made, and from what; `snapshot` is None if it looked at nothing."""
 
-    at: int
+    time: int
     snapshot: Snapshot | None
     decision: Decision
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.autoscaler.interfaces import Forecasts, Key
-from adapter.autoscaler.reconcile import PendingScale, Reconciler
+from adapter.autoscaler.reconcile import PendingScale, Reconciler, Result
 from adapter.autoscaler.state import AutoscalerState
-from adapter.model.clock import Clock
+from adapter.model.clock import DecisionClock
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
@@ -29,64 +29,17 @@ _log = logging.getLogger(__name__)
 _STEP = 0.004
 """For how long, in seconds, autoscalers are decided in a row before other tasks may run."""
 
-_GAP = 0.05
-"""The least time between two decisions, as a part of the period: the pods of a target are scraped one by
-one."""
-
 UNEXPECTED = "unexpected error while deciding an autoscaler"
 
 _CLOCK_PERIOD = 1.0
-_RETRY_LIMIT = 15.0
-"""The longest pause, in seconds, after failed writes; the HPA controller retries once in a period of this
-length."""
-
-_DOUBLINGS = 10  # Cap on the exponent of that pause (2.0**n would overflow).
-
-_SLEWED = SECOND
-"""A difference between the clocks that a time daemon may cause, which is not a jump."""
-
 _LAST_WRITES = 0.5
 """For how many seconds writes in progress may go on when a slice ends; its fence may allow less."""
-
-_ROUNDING = 1e-6
 
 _MOST_STALE = 1000
 """Former entries in the heap beside twice those that count; then all are dropped."""
 
 _MOST_NEW = 64
 """The most keys that begin to wait for a turn in one step: at a start all are due."""
-
-
-class DecisionClock:
-    """The time of day in nanoseconds, advanced by the monotonic clock.
-
-    Ages of recommendations and scale events must not change when the machine's clock is set. So the time of
-    day is read once and advanced by the monotonic clock. When the two differ, `jump` returns by how much, and
-    the caller shifts everything that it remembers by that.
-    """
-
-    __slots__ = ("_clock", "_offset")
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset = round(clock.wall() * SECOND) - round(clock.monotonic() * SECOND)
-
-    def now(self) -> int:
-        """Return the time, which never goes back except by what `jump` returned."""
-        return round(self._clock.monotonic() * SECOND) + self._offset
-
-    def monotonic_at(self, instant: int) -> float:
-        """Return the monotonic second at which it will be `instant`; not earlier, whatever floats round."""
-        return (instant - self._offset) / SECOND + _ROUNDING
-
-    def jump(self) -> int:
-        """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""
-        wall, monotonic = self._clock.wall(), self._clock.monotonic()
-        difference = round(wall * SECOND) - round(monotonic * SECOND) - self._offset
-        if abs(difference) <= _SLEWED:
-            return 0
-        self._offset += difference
-        return difference
 
 
 class Due(NamedTuple):
@@ -157,8 +110,7 @@ class DecisionLoop:
     names: Callable[[], Iterable[Key]]
     reconciler: Reconciler
     forecasts: Forecasts
-    clock: Clock
-    decision_clock: DecisionClock
+    clock: DecisionClock
     monitoring: Monitoring
     _defects: Defects = field(init=False)
     _scheduler: Scheduler = field(default_factory=Scheduler, init=False)
@@ -169,13 +121,9 @@ class DecisionLoop:
     def __post_init__(self) -> None:
         self._defects = Defects(self.monitoring)
 
-    def now(self) -> int:
-        """Return the time of decisions, in nanoseconds."""
-        return self.decision_clock.now()
-
-    def seconds_until(self, instant: int) -> float:
-        """Return the seconds to an instant of decisions, in nanoseconds; less than 0 after it."""
-        return self.decision_clock.monotonic_at(instant) - self.clock.monotonic()
+    def seconds_until(self, time: int) -> float:
+        """Return the seconds to a time of day, in nanoseconds; less than 0 after it."""
+        return self.clock.monotonic_at(time) - self.clock.monotonic()
 
     def begin(self, key: Key, again: float) -> None:
         """Decide an autoscaler now, and after `again` seconds, which spread what follows over a period."""
@@ -184,19 +132,15 @@ class DecisionLoop:
         self._wake.set()
 
     def touch(self, key: Key) -> None:
-        """Note that the inputs of an autoscaler have changed: decide it now, or soon if it was just decided.
-
-        A change does not shorten the pause after a failed write. An autoscaler that may not write its target
-        would otherwise take the write slots of the others.
-        """
+        """Note that inputs of an autoscaler have changed: decide it now, or soon if it was just decided."""
         state = self.find(key)
         if state is None:
             return
-        if state.is_writing:
-            state.has_changed = True
+        turn = state.turn
+        if turn.is_writing:
+            turn.has_changed = True
             return
-        gap = _period(state) if state.failures else _GAP * state.period
-        self._scheduler.schedule(key, max(self.clock.monotonic(), state.decided + gap))
+        self._scheduler.schedule(key, max(self.clock.monotonic(), turn.decided + turn.rest))
         self._wake.set()
 
     def remove(self, key: Key) -> None:
@@ -234,73 +178,60 @@ class DecisionLoop:
         await wait_for(self._wake, min(wait, _CLOCK_PERIOD))
 
     async def tick(self) -> None:
-        if by := self.decision_clock.jump():
-            self._shift_clock(by)
+        if by := self.clock.jump():
+            self._follow_clock(by)
         started = now = self.clock.monotonic()
         while (due := self._scheduler.pop(now)) is not None:
             state = self.find(due.key)
-            if state is None or state.is_writing:
+            if state is None or state.turn.is_writing:
                 continue
             self.monitoring.scaler_lag.observe(now - due.at)
-            state.decided = now
-            pending: PendingScale | None = None
+            state.turn.decided = now
             try:
-                pending = self.reconciler.decide(state)
+                result = self.reconciler.sync(state)
             except Exception as error:  # noqa: BLE001 - one autoscaler's defect writes nothing for it and leaves the others alone
-                self._note_defect(state, error)
-            if pending is not None:
-                state.is_writing = True
-                task = asyncio.create_task(self._write(state, pending), name=f"write {state.key}")
+                self._defects.note(UNEXPECTED, error, state.key)
+                result = self.reconciler.fail(state)
+            now = self.clock.monotonic()
+            if result.write is None:
+                self._follow(state, result, now)
+            else:
+                state.turn.is_writing = True
+                task = asyncio.create_task(self._write(state, result.write), name=f"write {state.key}")
                 self._writes[task] = state
                 task.add_done_callback(self._writes.pop)
-            now = self.clock.monotonic()
-            self._schedule_next(state, now)
             if now - started > _STEP:
                 await asyncio.sleep(0)
                 started = now = self.clock.monotonic()
 
-    def _schedule_next(self, state: AutoscalerState, now: float) -> None:
-        """Have an autoscaler decided after its period, or when its bounds change before that."""
-        if state.is_writing or state.is_closed:
-            return
-        again, period = self._again.pop(state.key, math.inf), _period(state)
-        due = now + (period if state.failures else min(again, period))
-        if state.boundary is not None and not state.failures:
-            due = min(due, self.decision_clock.monotonic_at(state.boundary))
-        self._scheduler.schedule(state.key, due)
+    def _follow(self, state: AutoscalerState, result: Result, now: float) -> None:
+        """Have an autoscaler decided again when the result of a sync, or of a write, says so."""
+        state.turn.rest = result.rest
+        again = min(result.again, max(result.rest, self._again.pop(state.key, math.inf)))
+        if not state.turn.is_closed:
+            self._scheduler.schedule(state.key, now + again)
 
-    def _shift_clock(self, by: int) -> None:
+    def _follow_clock(self, by: int) -> None:
+        """Look at once at what begins and ends at times of day."""
         clock = facts(seconds=round(by / SECOND, 3))
         _log.warning("the system clock was set; recorded times are shifted with it", extra=clock)
         for key in self.names():
-            with self._defects.contain(UNEXPECTED, key):
-                state = self.find(key)
-                assert state is not None, "it has a name"
-                state.set_clock(by)
-                if state.boundary is not None:
-                    self.touch(key)
+            state = self.find(key)
+            if state is not None and state.bounds.until is not None:
+                self.touch(key)
         self.forecasts.clock_set()
 
     async def _write(self, state: AutoscalerState, pending: PendingScale) -> None:
+        turn = state.turn
         try:
-            await self.reconciler.write(state, pending)
+            result = await self.reconciler.write(state, pending)
         except Exception as error:  # noqa: BLE001 - as above
-            self._note_defect(state, error)
+            self._defects.note(UNEXPECTED, error, state.key)
+            result = self.reconciler.fail(state)
         finally:
-            state.is_writing = False
-            self._schedule_next(state, self.clock.monotonic())
-            self._wake.set()
-            if state.has_changed:
-                state.has_changed = False
-                self.touch(state.key)
-
-    def _note_defect(self, state: AutoscalerState, error: Exception) -> None:
-        state.failures += 1
-        self._defects.note(UNEXPECTED, error, state.key)
-
-
-def _period(state: AutoscalerState) -> float:
-    """Return the seconds to the next decision if nothing changes; longer after failed writes."""
-    if not state.failures:
-        return state.period
-    return max(state.period, min(_RETRY_LIMIT, 2.0 ** min(state.failures - 1, _DOUBLINGS)))
+            turn.is_writing = False
+        self._follow(state, result, self.clock.monotonic())
+        self._wake.set()
+        if turn.has_changed:
+            turn.has_changed = False
+            self.touch(state.key)

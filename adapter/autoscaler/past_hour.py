@@ -71,11 +71,6 @@ class PastHour:
         if packed != self._open:
             self._open = packed if self._open is _NOTHING else _merge(self._open, packed)
 
-    def shift(self, by: int) -> None:
-        """Keep all ages as they are when the clock is set forward by so many nanoseconds."""
-        if self._span:
-            self._span += round(by / SPAN)
-
     def spans(self, now: int) -> Iterator[PastSpan]:
         """Yield what was in the hour before `now`, oldest first."""
         places = range(0, len(self._sealed), _RECORD)

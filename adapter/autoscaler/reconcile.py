@@ -19,7 +19,7 @@ is taken for ours.
 """
 
 import logging
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,6 @@ import msgspec
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
-from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
@@ -40,7 +39,7 @@ from adapter.autoscaler.floor_keeper import FloorKeeper, FloorOutcome
 from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.snapshot import Snapshot
-from adapter.autoscaler.state import AutoscalerState
+from adapter.autoscaler.state import GAP, AutoscalerState
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
@@ -48,7 +47,7 @@ from adapter.kubernetes.write.scale import is_superseded, may_be_ours
 from adapter.kubernetes.write.writer import may_have_been_applied
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.clock import Clock
+from adapter.model.clock import DecisionClock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
 
@@ -56,6 +55,12 @@ _log = logging.getLogger(__name__)
 
 _FRESH = SECOND // 20
 """A decision that is no older, of the same target and spec, need not be made again for its write."""
+
+_RETRY_LIMIT = 15.0
+"""The longest pause, in seconds, after failed writes; the HPA controller retries once in a period of this
+length."""
+
+_DOUBLINGS = 10  # Cap on the exponent of that pause (2.0**n would overflow).
 
 ATTEMPTS = 6
 """The number of PUTs before a write is given up."""
@@ -68,7 +73,6 @@ class PendingScale(NamedTuple):
     decision: Decision
     at: int
     spec: PreparedSpec
-    clock_shift: int
     change: ForeignChange | None
     """A change by another client that was observed on the way to this decision."""
     autoscaler: FastPathAutoscaler
@@ -77,12 +81,23 @@ class PendingScale(NamedTuple):
     """The maximum that the decision was capped at, None if it was not."""
 
 
+class Result(NamedTuple):
+    """What a sync comes to: a decision that must be written, None without one, and when to sync again.
+
+    It syncs `again` after so many seconds even if nothing changes, and not within `rest` seconds whatever
+    changes.
+    """
+
+    write: PendingScale | None
+    again: float
+    rest: float
+
+
 @dataclass(slots=True)
 class _Write:
     pending: PendingScale
     """The newest decision."""
     epoch: int
-    clock_shift: int
     started: float
     floor: Floor | None = None
     most: int | None = None
@@ -104,29 +119,52 @@ class Reconciler:
     floors: FloorKeeper
     costs: CostKeeper
     reporter: Reporter
-    clock: Clock
-    now: Callable[[], int]
-    """Returns the time of decisions, in nanoseconds."""
+    clock: DecisionClock
 
     # -- deciding --------------------------------------------------------------------------------------------
 
-    def decide(self, state: AutoscalerState) -> PendingScale | None:
-        """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
-        now = self.now()
+    def sync(self, state: AutoscalerState) -> Result:
+        """Decide an autoscaler. A decision that writes nothing is reported."""
+        return self._result(state, self._decide(state))
+
+    def fail(self, state: AutoscalerState) -> Result:
+        """Note a defect in a sync, or in a write."""
+        state.turn.failures += 1
+        return self._result(state)
+
+    def _result(self, state: AutoscalerState, write: PendingScale | None = None) -> Result:
+        """Return when to sync again: after a period, or when the bounds change before that.
+
+        After failed writes that is later, and a change does not shorten it. An autoscaler that may not write
+        its target would otherwise take the write slots of the others.
+        """
+        period, failures = state.spec.period, state.turn.failures
+        if failures:
+            pause = max(period, min(_RETRY_LIMIT, 2.0 ** min(failures - 1, _DOUBLINGS)))
+            return Result(write, pause, pause)
+        until = state.bounds.until
+        left = math.inf if until is None else self.clock.monotonic_at(until) - self.clock.monotonic()
+        return Result(write, min(period, left), GAP * period)
+
+    def _decide(self, state: AutoscalerState) -> PendingScale | None:
+        """Return a decision that must be written; report any other."""
+        now = self.clock.now()
         if not state.follow_bounds(now):
             return None
-        if state.boost is not None:
+        if state.spec.boost is not None:
             self.floors.follow(state, now)
-        if state.violations:
-            why = str(state.violations[0])
-            self._conclude(state, guarded.refuse(state.prepared, state.memory, why, now), now)
+        if state.spec.violations:
+            time, why = self.clock.time_of_day(now), str(state.spec.violations[0])
+            self._conclude(state, guarded.refuse(state.spec.prepared, state.memory, why, time), now)
             return None
         target = state.subscriptions.find_target()
         if isinstance(target, Unfound):
             if target.known:  # one that is not in the cache yet is not reported
-                memory, why = state.memory, target.message
-                refusal = decision.without_scale(state.prepared, memory.status, why, memory.history, now)
-                if state.boost is not None:  # the HPA controller writes this event itself
+                memory, why, time = state.memory, target.message, self.clock.time_of_day(now)
+                refusal = decision.without_scale(
+                    state.spec.prepared, memory.status, why, memory.history, time
+                )
+                if state.spec.boost is not None:  # the HPA controller writes this event itself
                     refusal = msgspec.structs.replace(refusal, events=())
                 self._conclude(state, refusal, now)
             return None
@@ -137,7 +175,7 @@ class Reconciler:
         pending = self._decide_on(state, target, constraints, now)
         if pending is None or pending.decision.rescale:
             return pending
-        state.failures = 0
+        state.turn.failures = 0
         self._commit_unwritten(state, pending, pending.decision, now)
         return None
 
@@ -153,18 +191,16 @@ class Reconciler:
     ) -> PendingScale | None:
         """Observe and decide, with `most` replicas; None before a cache has synced. `change` came before."""
         change = self._observe_scale(state, target, now) or change
-        snapshot = state.observe(target, constraints, now, self.clock.monotonic())
+        snapshot = state.observe(target, constraints, now)
         if isinstance(snapshot, Unfound):
             return None
-        prepared, observation, memory = state.prepared, snapshot.observation, state.memory
+        prepared, observation, memory = state.spec.prepared, snapshot.observation, state.memory
         last = None if state.last is None else state.last.decision
         choice = guarded.decide(prepared, observation, memory, now, constraints, last)
         cap = most if most is not None and choice.replicas > most else None
         if cap is not None:
             choice = guarded.decide(boosting.capped(prepared, cap), observation, memory, now, constraints)
-        return PendingScale(
-            snapshot, choice, now, prepared, state.clock_shift, change, state.object, memory, cap
-        )
+        return PendingScale(snapshot, choice, now, prepared, change, state.spec.object, memory, cap)
 
     def _observe_scale(self, state: AutoscalerState, target: ScaleTarget, now: int) -> ForeignChange | None:
         """Note the count of a target, and report a change by another client."""
@@ -174,9 +210,11 @@ class Reconciler:
         if change.by != conflicts.OWN:
             scale = facts(autoscaler=str(state.key), replicas=target.replicas, manager=change.by)
             _log.info("another client has scaled the target", extra=scale)
-        if event := memories.change_event(state.memory, change, target.replicas, state.boost):
-            self.actuator.event(state.object, event)
-        if state.boost is not None and not state.is_writing:  # else the end of the write settles the floor
+        if event := memories.change_event(state.memory, change, target.replicas, state.spec.boost):
+            self.actuator.event(state.spec.object, event)
+        if (
+            state.spec.boost is not None and not state.turn.is_writing
+        ):  # else the end of the write settles the floor
             self.floors.show(state, now)
         return change
 
@@ -214,12 +252,12 @@ class Reconciler:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    async def write(self, state: AutoscalerState, pending: PendingScale) -> None:
+    async def write(self, state: AutoscalerState, pending: PendingScale) -> Result:
         """Write a decision. An unexpected exception passes on, with the state settled."""
-        write = _Write(pending, state.epoch, state.clock_shift, self.clock.monotonic())
+        write = _Write(pending, state.target.epoch, self.clock.monotonic())
         failure = ""
         try:
-            if state.boost is not None:
+            if state.spec.boost is not None:
                 write.most = pending.decision.replicas
                 write.floor, failure = await self.floors.publish(
                     state, pending.snapshot, write.most, pending.at
@@ -232,9 +270,10 @@ class Reconciler:
             pass  # the owner decides again; that may be this process in its next term
         except Exception:
             state.subscriptions.attempted = write.pending.decision.replicas
-            if state.epoch == write.epoch:
+            if state.target.epoch == write.epoch:
                 self._settle_floor(state, write, FloorOutcome(unknown=True), pending)
             raise
+        return self._result(state)
 
     async def _write_scale(self, state: AutoscalerState, write: _Write) -> FloorOutcome:
         """Wait for a write slot, observe, decide, PUT; after a conflict read the scale and start over."""
@@ -291,7 +330,7 @@ class Reconciler:
         tried = write.pending.decision.replicas if write.is_unconfirmed else None
         target = state.take_scale(scale, before, tried)
         if target is not None:
-            change = self._observe_scale(state, target, self.now())
+            change = self._observe_scale(state, target, self.clock.now())
             write.pending = write.pending._replace(change=change or write.pending.change)
         return target
 
@@ -304,7 +343,7 @@ class Reconciler:
         old. So target, bounds and rivals are looked up once more, even if the slot was free: other tasks have
         run since the decision. The decision itself is made once more only if it is not fresh.
         """
-        if _is_void(state, write) or state.violations:
+        if _is_void(state, write) or state.spec.violations:
             return None
         cached = state.subscriptions.find_target()
         if isinstance(cached, Unfound):
@@ -313,12 +352,11 @@ class Reconciler:
             target = cached
         if not state.recognize(target.uid):
             return None
-        now, pending, former = self.now(), write.pending, write.pending.snapshot
+        now, pending, former = self.clock.now(), write.pending, write.pending.snapshot
         state.follow_bounds(now)
         constraints = state.constraints() or former.constraints
-        is_recent = abs(now - pending.at) < _FRESH and state.clock_shift == pending.clock_shift
-        is_same = pending.spec is state.prepared and former.constraints == constraints
-        if is_recent and is_same and former.target == target:
+        is_same = pending.spec is state.spec.prepared and former.constraints == constraints
+        if now - pending.at < _FRESH and is_same and former.target == target:
             return pending
         again = self._decide_on(state, target, constraints, now, change=pending.change, most=write.most)
         if again is None:
@@ -338,18 +376,14 @@ class Reconciler:
             applied = state.subscriptions.find_applied(first.snapshot.target, sent)
             if applied is not None:
                 replicas, outcome = applied.replicas, FloorOutcome(applied.resource_version)
-        by, now = state.clock_shift - write.clock_shift, self.now()
-        self.floors.settle(state, write.floor, by, replicas, outcome, now)
+        self.floors.settle(state, write.floor, replicas, outcome, self.clock.now())
 
     def _finish(self, state: AutoscalerState, write: _Write, outcome: FloorOutcome) -> None:
         pending = write.pending
         snapshot, choice, now = pending.snapshot, pending.decision, pending.at
-        if by := state.clock_shift - pending.clock_shift:
-            choice = msgspec.structs.replace(choice, history=histories.shifted(choice.history, by))
-            now += by
         state.subscriptions.attempted = choice.replicas if outcome.unknown else None
         if outcome.error:
-            state.failures += 1
+            state.turn.failures += 1
             memory = state.memory
             seen = msgspec.structs.replace(snapshot.observation, write_error=outcome.error)
             failure = guarded.decide(pending.spec, seen, memory, now, snapshot.constraints)
@@ -358,7 +392,7 @@ class Reconciler:
             )
             self._commit(state, again, failure, now, "failed")
             return
-        state.failures = 0
+        state.turn.failures = 0
         if not choice.rescale:
             self._commit_unwritten(state, pending, choice, now)
         elif outcome.resource_version:
@@ -369,7 +403,7 @@ class Reconciler:
 
 def _is_void(state: AutoscalerState, write: _Write) -> bool:
     """Tell whether the autoscaler has gone, or scales another target, since the write began."""
-    return state.is_closed or state.epoch != write.epoch
+    return state.turn.is_closed or state.target.epoch != write.epoch
 
 
 def _failed(error: KubernetesError) -> FloorOutcome:

@@ -15,7 +15,7 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.floor_keeper import FloorKeeper, Floors
 from adapter.autoscaler.interfaces import Actuator, Key
-from adapter.autoscaler.loop import UNEXPECTED, DecisionClock, DecisionLoop
+from adapter.autoscaler.loop import UNEXPECTED, DecisionLoop
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.autoscaler.reconcile import Reconciler
 from adapter.autoscaler.reporter import Journal, Reporter
@@ -25,7 +25,6 @@ from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyLedger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
@@ -56,15 +55,17 @@ class OwnedSlice:
         """Take the ready-time ledgers of the previous owner, by the uid of the autoscaler."""
         self.inherited = dict(ledgers)
         for state in self.states.values():
-            if (ledger := self.inherited.pop(state.object.metadata.uid, None)) is not None:
-                state.inherited = ledger
+            if (ledger := self.inherited.pop(state.spec.object.metadata.uid, None)) is not None:
+                state.inherit(ledger)
 
     def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
         """Yield the ledgers for the next owner that are not empty, each with the uid of its autoscaler."""
         for state in self.states.values():
-            ledger = state.inherited or state.ledger  # that of before while the target is not known yet
+            ledger = (
+                state.target.inherited or state.target.ledger
+            )  # that of before while the target is not known yet
             if not ledger.is_empty:
-                yield state.object.metadata.uid, ledger
+                yield state.spec.object.metadata.uid, ledger
 
 
 class Controller:
@@ -74,7 +75,6 @@ class Controller:
         self,
         context: AutoscalerContext,
         actuator: Actuator,
-        clock: Clock,
         monitoring: Monitoring,
         journal: Journal,
         *,
@@ -92,11 +92,9 @@ class Controller:
         self._floors = FloorKeeper(self._find_floors)
         self._costs = costs
         self._reporter = Reporter(actuator, monitoring, journal)
-        decision_clock = DecisionClock(clock)
-        reconciler = Reconciler(actuator, self._floors, costs, self._reporter, clock, decision_clock.now)
-        forecasts = context.forecasts
+        reconciler = Reconciler(actuator, self._floors, costs, self._reporter, context.clock)
         self.loop = DecisionLoop(
-            self.find, self.names, reconciler, forecasts, clock, decision_clock, monitoring
+            self.find, self.names, reconciler, context.forecasts, context.clock, monitoring
         )
 
     def begin(self, number: int, floors: Floors) -> OwnedSlice:
@@ -142,29 +140,30 @@ class Controller:
         if owned is None:
             return
         state = owned.states.get(key)
-        if state is not None and state.object.metadata.uid != autoscaler.metadata.uid:
+        if state is not None and state.spec.object.metadata.uid != autoscaler.metadata.uid:
             # A new object of the same name starts without a past, but the policies still count recent
             # changes of the same target.
-            if state.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
+            if state.spec.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
                 events = state.memory.history.ups, state.memory.history.downs
             self.remove(key)
             state = None
         if state is None:
-            now = self.loop.now()
-            state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), now, events)
-            state.inherited = owned.inherited.pop(autoscaler.metadata.uid, None)
+            clock = self.context.clock
+            state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), events)
+            state.inherit(owned.inherited.pop(autoscaler.metadata.uid, None))
             owned.states[key] = state
             self._monitoring.scaler_autoscalers.inc()
-            self.loop.begin(key, (1 - self._random()) * state.period)
+            self.loop.begin(key, (1 - self._random()) * state.spec.period)
             if published is not None:
                 state.published = published
-                state.set_boosting(boosting.adopt(published, now))
+                state.set_boosting(boosting.adopt(published, clock.now(), clock.set_by))
             self.context.forecasts.changed(key)
         elif state.adopt(autoscaler):
             self.context.forecasts.changed(key)
             self.loop.touch(key)
         if boost is not None:
-            before, state.boost = state.boost, boost
+            before = state.spec.boost
+            state.allow(boost)
             is_known = before is not None and (before.mode, before.fault) == (boost.mode, boost.fault)
             if boost.mode == BOOST and boost.fault and not is_known:
                 self.actuator.event(autoscaler, Event("Warning", boosting.NOT_BOOSTED, boost.fault))
@@ -174,7 +173,7 @@ class Controller:
     def record(self, key: Key, event: Event) -> None:
         if (state := self.find(key)) is not None:
             with self._defects.contain(UNEXPECTED, key):
-                self.actuator.event(state.object, event)
+                self.actuator.event(state.spec.object, event)
 
     def remove(self, key: Key) -> None:
         owned = self.find_slice(key.namespace)
@@ -185,7 +184,7 @@ class Controller:
         state.close()
         self._floors.forget(state)
         self._costs.forget(state)
-        self.actuator.forget(state.object)
+        self.actuator.forget(state.spec.object)
         self._reporter.forget(key)
         self.context.forecasts.changed(key)
         self._monitoring.scaler_autoscalers.dec()

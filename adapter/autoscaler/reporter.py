@@ -41,14 +41,14 @@ _ENTRY_BYTES, _STEP_BYTES, _VALUE_BYTES = 2000, 1000, 400
 
 
 class JournalEntry(NamedTuple):
-    """One decision.
+    """One decision, and the time of day at which it was made.
 
     `outcome` is that of its write: ``written``, ``failed``, or ``none`` without a write. `current` is None if
     the count was not read, and `replicas` if none was decided; `reason` then says why.
     """
 
     key: Key
-    at: int
+    time: int
     current: int | None
     replicas: int | None
     outcome: str
@@ -171,9 +171,9 @@ class _Reported:
         """Tell whether a warning is to be reported, and note that it is."""
         warning = event.reason, event.message
         last = self.warned.get(warning)
-        if last is not None and 0 <= now - last < _REPEAT:
+        if last is not None and now - last < _REPEAT:
             return False
-        self.warned = {other: at for other, at in self.warned.items() if 0 <= now - at < _REPEAT}
+        self.warned = {other: at for other, at in self.warned.items() if now - at < _REPEAT}
         self.warned[warning] = now
         return True
 
@@ -213,7 +213,7 @@ class Reporter:
         reported = self._reported_of(state.key)
         if choice.status_changed:
             self._actuator.status(
-                state.object,
+                state.spec.object,
                 state.memory.status,
                 state.recent_changes(now),
                 state.backlog_credits,
@@ -221,7 +221,7 @@ class Reporter:
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
-                self._actuator.event(state.object, event)
+                self._actuator.event(state.spec.object, event)
         reported.series.show(state, choice, snapshot, now)
         desired, current = choice.desired, choice.status.current_replicas
         kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"
@@ -238,13 +238,13 @@ class Reporter:
         mark = choice.replicas, desired, reported.marked, bool(choice.error), bool(choice.covered)
         if outcome == "none" and change is None and not self.journal.is_news(state.key, mark):
             return
-        metrics = () if snapshot is None else snapshot.inputs
+        time, metrics = state.clock.time_of_day(now), () if snapshot is None else snapshot.inputs
         if sampled := [metric.sampled for metric in metrics if metric.sampled is not None]:
-            self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
+            self._monitoring.scaler_sample_age.observe(max(0.0, (time - min(sampled)) / SECOND))
         self.journal.note(
             JournalEntry(
                 key=state.key,
-                at=now,
+                time=time,
                 current=None if snapshot is None else current,
                 replicas=desired,
                 outcome=outcome,
@@ -275,7 +275,7 @@ class Reporter:
         sampled = [(read.sampled, read.span) for read in snapshot.inputs if read.sampled is not None]
         if sampled:
             at, span = max(sampled, key=itemgetter(0))
-            stages["sample-to-decision"] = max(0.0, (now - at) / SECOND)
+            stages["sample-to-decision"] = max(0.0, (snapshot.observation.time_of_day(now) - at) / SECOND)
             if span is not None:
                 stages["load-to-sample"] = span / SECOND
                 self._reported_of(state.key).series.show_duration(sum(stages.values()))

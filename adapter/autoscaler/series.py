@@ -84,18 +84,18 @@ class AutoscalerSeries:
         if snapshot is not None:
             current, ready = status.current_replicas, rosters.prepare(snapshot.observation.pods).ready
         absent = self._show_age(() if snapshot is None else snapshot.inputs)
-        lowest, highest = state.prepared.limits
+        lowest, highest = state.spec.prepared.limits
         shown: tuple[float | None, ...]
         shown = (absent, ready, lowest, highest, choice.wanted, choice.covered, desired, current)
-        if state.boost is not None:
+        if state.spec.boost is not None:
             memory = state.memory.boost
-            demotion = boosting.active_demotion(memory, state.boost, now)
+            demotion = boosting.active_demotion(memory, state.spec.boost, now)
             difference = None if desired is None or current is None else desired - current
             floor = 0 if memory.floor is None else memory.floor.replicas
             shown = (*shown[:-1], difference, floor, 0 if demotion is None else 1)
         if shown != self._shown:
             self._shown = shown
-            tables = _tables(self.monitoring, is_native=state.boost is not None)
+            tables = _tables(self.monitoring, is_native=state.spec.boost is not None)
             for table, value in zip(tables, shown, strict=True):
                 table.put(self.labels, value)
         if (times := state.ready_times) is not self._times:

@@ -53,6 +53,7 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
 )
 from adapter.model.autoscaling.scale_down import ScaleDown, find_metric
+from adapter.model.clock import DecisionClock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.learned_usage import LearnedUsage
 from adapter.model.pods import PodFacts
@@ -84,6 +85,7 @@ class AutoscalerContext(NamedTuple):
     rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
+    clock: DecisionClock
     forecasts: Forecasts
     schedules: ScheduleBook | None = None
     """None without schedules."""
@@ -231,7 +233,7 @@ class Subscriptions:
         target: ScaleTarget,
         constraints: Constraints,
         now: int,
-        monotonic: float,
+        clock: DecisionClock,
         ready_within: int | None = None,
         learned: MutableMapping[str, LearnedUsage] | None = None,
     ) -> Snapshot | Unfound:
@@ -261,7 +263,7 @@ class Subscriptions:
             if not self._sources:
                 self._open_sources(self._follower)
             if replicas == 0 or lowest <= replicas <= highest:
-                inputs = self._read(prepared, following, pods, target, now, monotonic, learned)
+                inputs = self._read(prepared, following, pods, target, now, clock, learned)
         readings = [metric.reading for metric in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas,
@@ -274,6 +276,7 @@ class Subscriptions:
             ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
             fast_usage=self._fast_usage() if self._own_usages else None,
+            set_by=clock.set_by or msgspec.UNSET,
         )
         return Snapshot(
             observation, constraints, target, inputs, self._idleness.values, self._idleness.sampled
@@ -323,11 +326,12 @@ class Subscriptions:
         pods: Sequence[PodFacts],
         target: ScaleTarget,
         now: int,
-        monotonic: float,
+        clock: DecisionClock,
         learned: MutableMapping[str, LearnedUsage] | None,
     ) -> tuple[MetricInput, ...]:
-        least_ready = functools.partial(_least_ready, following, pods, now)
-        context = ReadContext(pods, least_ready, now, monotonic, following.became_ready, learned)
+        time, monotonic = clock.time_of_day(now), clock.monotonic()
+        least_ready = functools.partial(_least_ready, following, pods, time)
+        context = ReadContext(pods, least_ready, time, monotonic, following.became_ready, learned)
         stale = self._context.followers.pods.stale()
         behind = self._find_lag(target, pods, monotonic)
 
@@ -339,7 +343,7 @@ class Subscriptions:
                     changes["overdue_pods"] = ()
             if by_pods:
                 age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
-                age = age if sampled is None else age + max(0, now - sampled)
+                age = age if sampled is None else age + max(0, time - sampled)
                 changes["most_then"] = following.max_ready(age)
             return msgspec.structs.replace(reading, **changes) if changes else reading
 
@@ -402,14 +406,14 @@ class Subscriptions:
         return first
 
 
-def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], now: int, since: int) -> int:
+def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], time: int, since: int) -> int:
     """Return the smallest number of ready pods since an instant.
 
     If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods
     that were ready then and are gone cannot be known, and are not needed: the count is multiplied, and a
     smaller one is safe.
     """
-    known = following.min_ready(max(0, now - since))
+    known = following.min_ready(max(0, time - since))
     if known is not None:
         return known
     return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)

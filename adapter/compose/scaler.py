@@ -51,6 +51,7 @@ from adapter.kubernetes.write.status import StatusOutlet
 from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.model import timestamps
 from adapter.model.autoscaling import slices
+from adapter.model.clock import DecisionClock
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.steps import run_steps
@@ -304,6 +305,7 @@ class Scaler:
             self.rivals,
             sources,
             self._settings,
+            DecisionClock(runtime.clock),
             self._forecasts,
             self._schedules,
             keeps_history=self._options.autoscaler_history,
@@ -312,7 +314,6 @@ class Scaler:
         return Controller(
             context,
             self._actuator,
-            runtime.clock,
             runtime.monitoring,
             self.journal,
             random=self._random,

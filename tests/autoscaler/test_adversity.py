@@ -6,14 +6,20 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
-from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import NO_STATUS, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.errors import NotSyncedError
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    PastChange,
+)
+from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.controller import QUEUE, Bench, fpa, wanted
-from tests.support.scaling import pods, pods_metric
+from tests.support.scaling import NOW, pods, pods_metric
 
 KEY = Key("default", "web")
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -191,9 +197,63 @@ async def test_a_clock_set_while_something_is_written_leaves_ages_as_they_are(be
     await bench.step(1)
     await bench.step(1)
     assert bench.server.writes == [("web", 8)]
-    assert [
-        bench.controller.loop.now() - each.at < 5_000_000_000 for each in bench.state.memory.history.ups
-    ] == [True]
+    now = bench.controller.loop.clock.now()
+    assert [now - each.at < 5 * SECOND for each in bench.state.memory.history.ups] == [True]
+
+
+@pytest.mark.parametrize("by", [-3600, 7200, -50 * 365 * 86400])
+async def test_a_clock_that_is_set_changes_nothing_that_is_remembered(by: int) -> None:
+    """Of two autoscalers with the same past, one has its clock set: windows, policies, pauses, the wait for a
+    fallback, lost values and the last hour go on alike.
+    """
+    fallback = {"after": "120s", "type": "Floor", "replicas": 9}
+    scalers = Bench(), Bench()
+    for each in scalers:
+        each.sources.readings["rps"] = PodsReading({pod.name: 20_000 for pod in pods(4)})
+        each.put(fpa([pods_metric("10", "rps"), *QUEUE], fallback=fallback), replicas=4)
+    for second in range(600):
+        for each in scalers:
+            if second in {20, 40}:
+                each.server.set("web", 4, "argocd")
+            if second == 60:
+                each.want(None)
+            if second == 250:
+                each.want(3)
+            if second == 300:
+                each.sources.opened[0].reading = PodsReading({pod.name: 1000 for pod in pods(2)})
+            await each.step(1)
+            if second % 10 == 0:
+                each.server.tell("web")
+                each.pods.pods["app=web"] = pods(each.server.scales["web"].replicas)
+        if second % 100 == 50:
+            scalers[0].clock.skew += by * (1 if second % 200 == 50 else -1)
+        there, here = (msgspec.structs.replace(each.state.memory, status=NO_STATUS) for each in scalers)
+        assert there == here
+    assert scalers[0].server.writes == scalers[1].server.writes
+    reasons = {event.reason for event in scalers[0].server.events}
+    assert reasons >= {"ForeignWriter", "FallbackStarted", "FailedGetPodsMetric"}
+
+
+@pytest.mark.parametrize("set_by", [0, 7200, -7200])
+@pytest.mark.parametrize(("seconds", "count"), [(54, 8), (56, 12)])
+async def test_a_change_by_the_owner_before_counts_from_its_own_time(
+    bench: Bench, seconds: int, count: int, set_by: int
+) -> None:
+    """And changes are told with times of day."""
+    bench.clock.skew += set_by
+    await bench.step()
+    bench.clock.seconds += seconds
+    change = PastChange(4, FineInstant(NOW + (set_by - 5) * SECOND))
+    policy = {"type": "Pods", "value": 4, "periodSeconds": 60}
+    autoscaler = fpa(QUEUE, behavior={"scaleUp": {"policies": [policy]}})
+    bench.want(20)
+    bench.put(
+        msgspec.structs.replace(autoscaler, status=FastPathAutoscalerStatus(recent_changes=(change,))), 8
+    )
+    await bench.step()
+    assert bench.server.scales["web"].replicas == count
+    told = {each.time for _, _, changes in bench.server.statuses for each in changes}
+    assert told == {change.time if count == 8 else NOW + (set_by + seconds) * SECOND}
 
 
 class Unsynced(dict[str, Any]):
@@ -215,7 +275,7 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
 async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
     bench.server.fail = "forbidden"
     await bench.begin_with(7)
-    bench.state.failures = 3000
+    bench.state.turn.failures = 3000
     await bench.step(16)
     bench.server.fail = ""
     await bench.step(16)

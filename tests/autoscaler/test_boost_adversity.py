@@ -13,7 +13,7 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Floor, floor_of
-from adapter.model.timestamps import SECOND, FineInstant, Span
+from adapter.model.timestamps import SECOND, FineInstant, Span, write_instant
 from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench
 from tests.support.controller import WatchedServer
 from tests.support.scaling import NOW, cpu_metric, pods
@@ -231,7 +231,7 @@ async def test_what_is_only_advised_is_not_told_of(bench: BoostBench, about: str
 async def test_a_minimum_of_zero_that_rests_on_the_handshake(bench: BoostBench) -> None:
     """The API takes it, for the handshake is an External metric."""
     bench.boost(replicas=4, metrics=[cpu_metric(50)], minReplicas=0)
-    assert not bench.state.violations
+    assert not bench.state.spec.violations
 
 
 async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal(bench: BoostBench) -> None:
@@ -329,26 +329,34 @@ async def test_a_raise_that_was_taken_back_while_no_scaler_led_is_counted(bench:
     assert bench.reasons()[2:] == ["BoostDemoted"]
 
 
+@pytest.mark.parametrize("set_by", [0, 7200 * SECOND])
 @pytest.mark.parametrize(("stands", "seconds", "count"), [(True, 54, 8), (True, 56, 12), (False, 54, 8)])
 async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
-    bench: BoostBench, *, stands: bool, seconds: int, count: int
+    bench: BoostBench, *, stands: bool, seconds: int, count: int, set_by: int
 ) -> None:
+    bench.clock.skew += set_by / SECOND
+    await bench.step()
     bench.want(20)
     bench.clock.seconds += seconds
-    published = msgspec.structs.replace(RAISED, stands=stands)
+    until, raised_at = (FineInstant(at + set_by) for at in (RAISED.until, RAISED.raised_at))
+    published = msgspec.structs.replace(RAISED, stands=stands, until=until, raised_at=raised_at)
     bench.boost(ON._replace(shown=8), 8, published, "fastpath", behavior=SLOW)
     await bench.step()
     assert bench.server.scales["web"].replicas == count
 
 
+@pytest.mark.parametrize("set_by", [0, 7200, -7200])
 @pytest.mark.parametrize(
-    ("since", "count"),
-    [("2026-11-20T11:58:58Z", 12), ("2026-11-20T11:59:30Z", 8), ("2026-11-20T12:30:00Z", 8), ("soon", 8)],
+    ("age", "count"),
+    [(62, 12), (30, 8), (-1800, 8), (None, 8)],
     ids=["a minute ago", "lately", "a clock ahead", "no time"],
 )
 async def test_a_raise_without_a_floor_counts_from_when_it_was_written(
-    bench: BoostBench, since: str, count: int
+    bench: BoostBench, age: int | None, count: int, set_by: int
 ) -> None:
+    bench.clock.skew += set_by
+    await bench.step()
+    since = "soon" if age is None else write_instant(NOW + (set_by - age) * SECOND)
     bench.want(20)
     bench.server.set("web", 8, "fastpath", told=False)
     bench.server.scales["web"] = bench.server.scales["web"]._replace(since=since)

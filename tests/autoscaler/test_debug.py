@@ -70,7 +70,7 @@ async def test_the_history_stays_with_a_clock_that_is_set(bench: Bench) -> None:
 
     history = view(bench).history
     assert history is not None
-    assert [point.demand for point in history.points] == [4]
+    assert [(point.demand, point.at) for point in history.points] == [(4, debug.moment(NOW + 3600 * SECOND))]
 
 
 async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
@@ -82,7 +82,7 @@ async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
 
     assert following is not None
     assert (following.replicas, following.released) == (2, Restraint.HELD.value)
-    assert following.at == debug.moment(bench.controller.loop.now() + 290 * SECOND)
+    assert following.at == debug.moment(bench.controller.loop.clock.time_of_day() + 290 * SECOND)
 
 
 async def test_nothing_comes_next_where_nothing_is_known(bench: Bench) -> None:
@@ -95,7 +95,7 @@ async def test_nothing_comes_next_where_nothing_is_known(bench: Bench) -> None:
 
 async def test_values_are_shown_with_their_targets_and_ages(bench: Bench) -> None:
     await bench.begin_with(4)
-    bench.sources.opened[0].sampled = bench.controller.loop.now() - 5 * SECOND
+    bench.sources.opened[0].sampled = bench.controller.loop.clock.time_of_day() - 5 * SECOND
     await bench.step(1)
 
     (metric,) = view(bench).metrics
@@ -146,7 +146,7 @@ async def test_windows_of_schedules_are_ahead() -> None:
 async def test_a_line_of_the_fleet(bench: Bench) -> None:
     await bench.begin_with(4, behavior=IMMEDIATE)
     (source,) = bench.sources.opened
-    source.sampled, source.span = bench.controller.loop.now(), SECOND
+    source.sampled, source.span = bench.controller.loop.clock.time_of_day(), SECOND
     for wish in (6, 3, 8):
         bench.want(wish)
         await bench.steps(31)

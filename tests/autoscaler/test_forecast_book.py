@@ -144,7 +144,7 @@ async def test_a_verdict_gives_a_floor_that_is_shown_everywhere(bench: JudgedBen
     bench.controller.put(fpa([queue_metric()], minReplicas=2, maxReplicas=60))
     await bench.run_for(2)
     assert (bench.condition()[0], bench.metric("floor_replicas"), bench.explained()) == ("", None, [])
-    assert bench.state.bounds.forecast == 0
+    assert bench.state.bounds.now.forecast == 0
 
 
 async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day(bench: JudgedBench) -> None:
@@ -180,7 +180,7 @@ async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour
     assert bench.metric("acting") == 1
     bench.failure = None
     await bench.run_for(10)
-    assert bench.state.bounds.forecast == FLOOR
+    assert bench.state.bounds.now.forecast == FLOOR
     assert bench.events()[-1] == "ForecastActs"
 
 
@@ -268,7 +268,7 @@ async def test_a_demotion_is_told(bench: JudgedBench) -> None:
     await bench.run_for(25 * 60)
     assert bench.condition()[1] == "Refused"
     assert bench.events() == ["ForecastActs", "ForecastRefused"]
-    assert bench.state.bounds.forecast == 0
+    assert bench.state.bounds.now.forecast == 0
 
 
 async def test_while_the_demand_is_not_known_the_floor_is_withheld(bench: JudgedBench) -> None:
@@ -294,7 +294,7 @@ async def test_a_demand_that_no_decision_has_seen_lately_is_not_known(bench: Jud
 async def test_changes_do_not_hasten_a_verdict(bench: JudgedBench) -> None:
     await bench.open()
     await bench.run_for(10)
-    assert bench.state.bounds.forecast == FLOOR
+    assert bench.state.bounds.now.forecast == FLOOR
     for minute in range(PAUSE // STEP - 12):
         bench.put_spec(syncPeriod=f"{10 + minute}s")
         assert await bench.run_for(1) == [0]
@@ -302,7 +302,7 @@ async def test_changes_do_not_hasten_a_verdict(bench: JudgedBench) -> None:
     assert len(bench.asked) == 1
     await bench.run_for(10)
     assert [each.judges for each in bench.asked] == [True, True]
-    assert bench.state.bounds.forecast == FLOOR
+    assert bench.state.bounds.now.forecast == FLOOR
     assert bench.condition()[1] == "Acting"
 
 
@@ -330,9 +330,9 @@ async def test_a_floor_that_is_not_computed_any_more_ends(bench: JudgedBench) ->
     await bench.open()
     await bench.run_for(5)
     await bench.step(119)
-    assert bench.state.bounds.forecast == FLOOR
+    assert bench.state.bounds.now.forecast == FLOOR
     await bench.step(61)
-    assert bench.state.bounds.forecast == 0
+    assert bench.state.bounds.now.forecast == 0
 
 
 @pytest.mark.parametrize("broken", ["build_job", "take", "show", "step", "readiness"])

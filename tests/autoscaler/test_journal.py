@@ -32,7 +32,7 @@ def entry(key: Key, at: int, *inputs: MetricInput, change: ForeignChange | None 
 
 
 def times(journal: Journal, key: Key) -> list[int]:
-    return [each.at for each in journal.of(key)]
+    return [each.time for each in journal.of(key)]
 
 
 def test_of_all_together_the_newest_are_kept() -> None:

@@ -115,7 +115,7 @@ async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Ben
     for _ in range(600):
         await bench.step(0.1)
         bench.controller.loop.touch(KEY)
-        failures.append(bench.state.failures)
+        failures.append(bench.state.turn.failures)
     assert 4 <= failures[-1] <= 10
 
     bench.server.fail = ""

@@ -63,25 +63,7 @@ def test_a_short_peak_is_kept() -> None:
 
 
 def test_nothing_is_shown_before_the_first_decision() -> None:
-    past = PastHour()
-    past.shift(SPAN)
-
-    assert list(past.spans(BEGIN)) == []
-
-
-def test_ages_stay_when_the_clock_is_set() -> None:
-    past = PastHour()
-    past.note(REST, BEGIN)
-    past.note(REST._replace(desired=5), BEGIN + SPAN)
-    past.shift(-100 * SPAN)
-    past.note(REST._replace(desired=6), BEGIN - 98 * SPAN)
-
-    shown = [(span.start - BEGIN, span.counts) for span in past.spans(BEGIN - 97 * SPAN)]
-    assert shown == [
-        (-100 * SPAN, REST),
-        (-99 * SPAN, REST._replace(desired=5)),
-        (-98 * SPAN, REST._replace(desired=6)),
-    ]
+    assert list(PastHour().spans(BEGIN)) == []
 
 
 def test_counts_beyond_the_largest_are_kept_as_the_largest() -> None:

@@ -87,7 +87,7 @@ async def test_the_next_leader_has_the_credit(bench: Bench) -> None:
     bench.close()
 
     bench.start()
-    bench.owned.inherit({"uid-1": former.ledger})
+    bench.owned.inherit({"uid-1": former.target.ledger})
     found = msgspec.structs.replace(autoscaler(), status=full_status(status, changes, credited=credited))
     bench.put(found)
     await bench.step(1)

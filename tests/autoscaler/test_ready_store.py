@@ -50,7 +50,7 @@ class ScalerProcess(StoringProcess):
         state = self.controller.find(Key("default", name))
         assert state is not None
         for each in seconds:
-            state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1_000))
+            state.target.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1_000))
 
     def reported(self) -> str:
         return "; ".join(self.problems.active().values())
@@ -90,7 +90,7 @@ def process(store: Store) -> ScalerProcess:
 async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20, 30, 40)
-    process.bench.state.ledger.note(Outcome.RESTARTED)
+    process.bench.state.target.ledger.note(Outcome.RESTARTED)
     async with leading(process):
         await asyncio.sleep(1)
 
@@ -98,13 +98,13 @@ async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: 
     other = await following.put()
     async with leading(following):
         await asyncio.sleep(1)
-        assert other.ledger.is_empty, "nothing is taken over before the target is known to be the same"
+        assert other.target.ledger.is_empty, "nothing is taken over before the target is known to be the same"
         await following.bench.step(15)
         following.start_pods(50)
 
     assert other.ready_times is not None
     assert (other.ready_times.count, other.ready_times.total) == (4, (30, 50))
-    assert other.ledger.left_out() == LeftOut(1, 0, 0)
+    assert other.target.ledger.left_out() == LeftOut(1, 0, 0)
     assert stored(store) == {"uid-1": [20, 30, 40, 50]}
 
 
@@ -116,14 +116,14 @@ async def test_what_was_learned_of_own_usage_is_for_the_same_target(
     learned = {"cpu/": LearnedUsage("0123abcd", 1.7e9, (1.0, 0.98))}
     async with leading(process):
         await asyncio.sleep(PERIOD + 1)
-        process.bench.state.ledger.usages.update(learned)
+        process.bench.state.target.ledger.usages.update(learned)
 
     following = ScalerProcess(store)
     other = await following.put(target=target)
     async with leading(following):
         await asyncio.sleep(1)
         await following.bench.step(15)
-        assert other.ledger.usages == (learned if target == "web-1" else {})
+        assert other.target.ledger.usages == (learned if target == "web-1" else {})
 
 
 async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, process: ScalerProcess) -> None:
@@ -158,7 +158,7 @@ async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Scal
         await process.bench.step(15)
         process.start_pods(7)
 
-    assert state.ledger.target == "another"
+    assert state.target.ledger.target == "another"
     assert stored(store) == {"uid-1": [7]}
 
 

@@ -189,4 +189,4 @@ async def test_a_shut_fence_ends_the_write_without_a_trace(bench: Bench, writes:
     await write(bench)
     assert writes.calls.count("put 7") == shut
     assert (bench.server.writes, bench.server.events) == ([], [])
-    assert (bench.state.failures, bench.state.is_writing) == (0, False)
+    assert (bench.state.turn.failures, bench.state.turn.is_writing) == (0, False)

@@ -67,10 +67,15 @@ class ReporterAtWork:
         self.problems = ProblemLog(Monitoring(), self.clock)
         self.time: int = NOW
         self.own: FastPathAutoscaler | None = fpa()
-        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=NO_LEAD, bounds=NO_BOUNDS)
+        self.state: Any = SimpleNamespace(
+            spec=SimpleNamespace(violations=()),
+            ready_times=None,
+            lead=NO_LEAD,
+            bounds=SimpleNamespace(now=NO_BOUNDS),
+        )
         self.book = book
         self.controller: Any = SimpleNamespace(
-            loop=SimpleNamespace(now=lambda: self.time),
+            loop=SimpleNamespace(clock=SimpleNamespace(time_of_day=lambda: self.time)),
             find=lambda _: self.state,
             find_slice=lambda namespace: number if slices.slice_of(namespace) == number else None,
         )
@@ -131,11 +136,11 @@ async def test_what_the_target_is_like(bench: ReporterAtWork) -> None:
     assert [each["conditions"][0]["reason"] for each in await bench.write()] == ["TargetNotFound"]
     bench.own = fpa(mode="Paused")
     assert [each["conditions"][0]["reason"] for each in await bench.write()] == ["Paused"]
-    bench.own, bench.state.violations = fpa(), ["spec.maxReplicas: must be greater than 0"]
+    bench.own, bench.state.spec.violations = fpa(), ["spec.maxReplicas: must be greater than 0"]
     (invalid,) = await bench.write()
     assert invalid["targets"][0]["message"] == "spec.maxReplicas: must be greater than 0"
-    bench.state.violations = ()
-    bench.state.bounds = Bounds(excess="12 FastPathSchedules select it")
+    bench.state.spec.violations = ()
+    bench.state.bounds.now = Bounds(excess="12 FastPathSchedules select it")
     (many,) = await bench.write()
     assert (many["targets"][0]["reason"], many["targets"][0]["applied"]) == ("TooManyWindows", False)
     assert many["conditions"][0]["message"] == "FastPathAutoscaler/web: 12 FastPathSchedules select it"

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import DecisionClock, Due, Scheduler
+from adapter.autoscaler.loop import Due, Scheduler
+from adapter.model.clock import DecisionClock
 from adapter.model.timestamps import SECOND
 from tests.support.controller import HandClock
 
@@ -76,23 +77,29 @@ def test_former_times_do_not_pile_up() -> None:
     assert popped(scheduler, 1e7) == [(A, 990_001.0), (B, 9e6)]
 
 
-def test_the_clock_of_decisions_follows_a_jump_when_it_is_asked() -> None:
+def test_the_time_of_day_follows_a_jump_when_it_is_asked_and_the_time_of_decisions_never() -> None:
     clock = HandClock()
     decisions = DecisionClock(clock)
     start = decisions.now()
+    assert decisions.time_of_day() == start
     clock.seconds += 2
-    assert decisions.now() == start + 2 * SECOND
+    now = start + 2 * SECOND
+    assert (decisions.now(), decisions.time_of_day()) == (now, now)
     clock.skew += 0.9
-    assert (decisions.jump(), decisions.now()) == (0, start + 2 * SECOND)
+    assert (decisions.jump(), decisions.time_of_day()) == (0, now)
     clock.skew += 9.1
-    assert decisions.now() == start + 2 * SECOND
-    assert decisions.jump() == 10 * SECOND
-    assert (decisions.jump(), decisions.now()) == (0, start + 12 * SECOND)
+    assert decisions.time_of_day() == now
+    assert (decisions.jump(), decisions.jump()) == (10 * SECOND, 0)
+    assert (decisions.now(), decisions.time_of_day()) == (now, now + 10 * SECOND)
+    assert (decisions.time_of_day(start), decisions.set_by) == (start + 10 * SECOND, 10 * SECOND)
+    clock.skew -= 30
+    assert (decisions.jump(), decisions.now(), decisions.set_by) == (-30 * SECOND, now, -20 * SECOND)
 
 
-def test_the_clock_of_decisions_follows_a_clock_that_is_set_back() -> None:
+def test_a_time_of_day_is_not_waited_for_too_short_a_time() -> None:
     clock = HandClock()
     decisions = DecisionClock(clock)
-    start = decisions.now()
-    clock.skew -= 10
-    assert (decisions.jump(), decisions.now()) == (-10 * SECOND, start - 10 * SECOND)
+    clock.skew += 3600
+    decisions.jump()
+    due = decisions.monotonic_at(decisions.time_of_day() + SECOND)
+    assert 0 < due - clock.seconds - 1 < 0.001

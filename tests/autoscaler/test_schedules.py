@@ -41,7 +41,7 @@ class HandSchedules:
         return ()
 
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
-        if not self.computed:
+        if not (self.computed and self.synced):
             raise NotSyncedError("the bounds of its schedules are being computed")
         timeline, instant = BoundsTimeline(self.by_key.get(key, ()), excess=self.excess), now // SECOND
         return timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
@@ -63,7 +63,7 @@ class HandForecasts(NoForecasts):
 
     def bound_of(self, key: Key) -> ForecastBound:
         return ForecastBound(
-            self._bench.forecasts.get(key, 0), self._bench.controller.loop.now() + 3600 * SECOND
+            self._bench.forecasts.get(key, 0), self._bench.controller.loop.clock.time_of_day() + 3600 * SECOND
         )
 
 
@@ -92,10 +92,10 @@ class ScheduleBench(BoostBench):
     def start_in(self, *seconds: int) -> None:
         """Have pods be Ready after so many seconds."""
         for each in seconds:
-            self.state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
+            self.state.target.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
 
     def early(self) -> int:
-        return len(self.state.bounds.early)
+        return len(self.state.bounds.now.early)
 
     def floor(self) -> int:
         """Return what the HPA reads now."""
@@ -185,9 +185,9 @@ async def test_pods_that_are_ready_sooner_end_no_floor_that_is_early(bench: Sche
     bench.start_in(*[5] * 50)
     for _ in range(41):
         await bench.step(1)
-        assert bench.state.bounds.min == 12
+        assert bench.state.bounds.now.min == 12
     await bench.step(1)
-    assert bench.state.bounds.windows == ("shop/office lunch",)
+    assert bench.state.bounds.now.windows == ("shop/office lunch",)
 
 
 async def test_nothing_is_decided_before_the_schedules_are_known(bench: ScheduleBench) -> None:

@@ -230,6 +230,16 @@ async def test_a_term_that_ends_in_order_stores_its_verdicts(store: Store) -> No
     assert store.texts("fastpath-forecasts-slice-07").keys() == {"uid-1"}
 
 
+async def test_a_slice_that_is_given_up_has_no_turns(store: Store) -> None:
+    term = Term(store)
+    await term.open()
+    term.clock.seconds += 2 * STEP
+    await term.book.look(term.controller)
+    term.controller.drop(slices.slice_of("default"))
+    assert not await term.book.work(term.controller)
+    assert term.asked == []
+
+
 def forecasts(store: Store) -> Iterator[tuple[str, Any]]:
     """Yield names, and forecasts of two namespaces: some that act, some in mode Advise, some refused."""
     verdict = content(store)
@@ -239,7 +249,8 @@ def forecasts(store: Store) -> Iterator[tuple[str, Any]]:
             for number in range(count):
                 key = Key(namespace, f"{kind}-{number}")
                 name = str(key)
-                state = SimpleNamespace(key=key, object=SimpleNamespace(metadata=SimpleNamespace(uid=name)))
+                named = SimpleNamespace(metadata=SimpleNamespace(uid=name))
+                state = SimpleNamespace(key=key, spec=SimpleNamespace(object=named))
                 yield (
                     name,
                     SimpleNamespace(

@@ -114,7 +114,7 @@ class ForecastBench(Bench):
         self.sources.readings[METRIC] = Unavailable("NotAnswered", "no answer yet")
         self.put(autoscaler, replicas)
         for _ in range(10):
-            self.state.ledger.note(PodStart(0, 0, 0, start_up * 1000))
+            self.state.target.ledger.note(PodStart(0, 0, 0, start_up * 1000))
 
     async def minute(self) -> int:
         """Go to the next minute, decide on what the metric says then, and return the floor that acts."""
@@ -138,7 +138,7 @@ class ForecastBench(Bench):
         await self.book.look(self.controller)
         while await self.book.work(self.controller):
             pass
-        return self.state.bounds.forecast
+        return self.state.bounds.now.forecast
 
 
 def queue_metric() -> dict[str, Any]:

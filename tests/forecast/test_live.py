@@ -76,7 +76,7 @@ async def test_a_live_scaler_publishes_the_floors_of_the_replay() -> None:
     assert told(bench) == ["ForecastActs"]
 
     # In mode Advise the same is computed and shown, and nothing is published.
-    before = bench.state.bounds.forecast
+    before = bench.state.bounds.now.forecast
     assert before > 0
     bench.controller.put(fpa([queue_metric()], **{**SPEC, "forecast": {"mode": ADVISE, "history": "9d"}}))
     jobs = len(bench.worker.jobs)

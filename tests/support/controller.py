@@ -33,6 +33,7 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.clock import DecisionClock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.ready_times import Outcome, PodStart
@@ -353,6 +354,7 @@ class Bench:
             self.rivals,  # type: ignore[arg-type]
             self.sources,  # type: ignore[arg-type]
             LIVE,
+            DecisionClock(self.clock),
             self.forecasting,
             self.schedules,
             doubt=lambda: self.doubt,
@@ -362,7 +364,6 @@ class Bench:
         self.controller = Controller(
             context,
             self.server,
-            self.clock,
             self.monitoring,
             self.journal,
             random=lambda: 0.0,

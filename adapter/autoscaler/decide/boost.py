@@ -71,9 +71,9 @@ class Boost(NamedTuple):
 class Boosting(msgspec.Struct, frozen=True):
     """What is remembered of a boosted HPA.
 
-    `floor` is the raise that is held; of the `Floor` only what describes the raise is set, `published` adds
-    the rest. `differs` is since when the recommendation and spec.replicas differ, `told` when an event last
-    said so.
+    `floor` is the raise that is held; of the `Floor` only what describes the raise is set, with times of
+    decisions. `published` adds the rest, and makes times of day of these. `differs` is since when the
+    recommendation and spec.replicas differ, `told` when an event last said so.
     """
 
     floor: Floor | None = None
@@ -292,8 +292,8 @@ def advise(
 # -- what is published ---------------------------------------------------------------------------------------
 
 
-def scheduled_floor(bounds: Bounds, most: int, before: Floor | None, now: int) -> Floor:
-    """Return a floor with those of bounds alone, each at most `most`, to be published at `now`.
+def scheduled_floor(bounds: Bounds, most: int, before: Floor | None, time: int) -> Floor:
+    """Return a floor with those of bounds alone, each at most `most`, to be published at a time of day.
 
     One that is published `before` stays as it is while half of its time is left. The floor of a window ends
     with the window. That of a forecast ends soon, because without a scaler nothing tells that it is wrong.
@@ -303,32 +303,48 @@ def scheduled_floor(bounds: Bounds, most: int, before: Floor | None, now: int) -
     if bounds.min and bounds.until is not None:
         scheduled, end = min(bounds.min, most), bounds.until * SECOND
         last = known.scheduled_until if known.scheduled == scheduled else 0
-        until = _until(now, LONGEST_SCHEDULED, end, last)
+        until = _until(time, LONGEST_SCHEDULED, end, last)
     if forecast:
         last = known.forecast_until if known.forecast == forecast else 0
-        forecast_until = _until(now, LONGEST_FORECAST, now + LONGEST_FORECAST, last)
+        forecast_until = _until(time, LONGEST_FORECAST, time + LONGEST_FORECAST, last)
     return Floor(scheduled=scheduled, scheduled_until=until, forecast=forecast, forecast_until=forecast_until)
 
 
-def _until(now: int, longest: int, end: int, before: int) -> FineInstant:
+def _until(time: int, longest: int, end: int, before: int) -> FineInstant:
     """Return until when a floor is published: as `before` while half of the longest time, or all, is left."""
-    is_enough = min(end, now + longest // 2) <= before <= end
-    return FineInstant(before if is_enough else min(end, now + longest))
+    is_enough = min(end, time + longest // 2) <= before <= end
+    return FineInstant(before if is_enough else min(end, time + longest))
 
 
-def published(memory: Boosting, meta: Metadata, bounds: Floor) -> Floor | None:
-    """Return what is to be published of an HPA, None for nothing. `bounds` is its `scheduled_floor`."""
+def published(memory: Boosting, meta: Metadata, bounds: Floor, set_by: int = 0) -> Floor | None:
+    """Return what is to be published of an HPA, with times of day; None for nothing.
+
+    `bounds` is its `scheduled_floor`.
+    """
+    floor, demotion = memory.floor, memory.demotion
     is_bounded = bounds.scheduled or bounds.forecast
-    if memory.floor is None and memory.demotion is None and not memory.reversals and not is_bounded:
+    if floor is None and demotion is None and not memory.reversals and not is_bounded:
         return None
+
+    def time_of_day(at: int) -> FineInstant:
+        return FineInstant(at + set_by)
+
+    if floor is None:
+        floor = Floor()
+    else:
+        until, raised_at = time_of_day(floor.until), time_of_day(floor.raised_at)
+        shown = None if floor.shown is None else time_of_day(floor.shown)
+        floor = msgspec.structs.replace(floor, until=until, raised_at=raised_at, shown=shown)
+    if demotion is not None:
+        demotion = msgspec.structs.replace(demotion, until=time_of_day(demotion.until))
     return msgspec.structs.replace(
-        memory.floor or Floor(),
+        floor,
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         seen=meta.resource_version,
-        demoted=memory.demotion,
-        reversals=memory.reversals,
+        demoted=demotion,
+        reversals=tuple(map(time_of_day, memory.reversals)),
         scheduled=bounds.scheduled,
         scheduled_until=bounds.scheduled_until,
         forecast=bounds.forecast,
@@ -336,44 +352,23 @@ def published(memory: Boosting, meta: Metadata, bounds: Floor) -> Floor | None:
     )
 
 
-def adopt(published: Floor, now: int) -> Boosting:
+def adopt(published: Floor, now: int, set_by: int = 0) -> Boosting:
     """Return the memory of a new owner from what the previous one published, maybe by a wrong clock."""
-    floor = None
-    if published.replicas and now < published.until:
+    floor, demotion = None, published.demoted
+    if published.replicas and now < published.until - set_by:
         floor = Floor(
             replicas=published.replicas,
-            until=FineInstant(min(published.until, now + LONGEST)),
+            until=FineInstant(min(published.until - set_by, now + LONGEST)),
             raised_from=published.raised_from,
-            raised_at=FineInstant(min(published.raised_at, now)),
-            shown=published.shown,
+            raised_at=FineInstant(min(published.raised_at - set_by, now)),
+            shown=None if published.shown is None else FineInstant(published.shown - set_by),
             hold=published.hold,
             stands=published.stands,
             added=published.added,
             target=published.target,
             excused=published.excused,
         )
-    demotion = published.demoted
-    if demotion is not None and demotion.until > now + DEMOTED_FOR:
-        demotion = msgspec.structs.replace(demotion, until=FineInstant(now + DEMOTED_FOR))
-    return Boosting(floor, tuple(FineInstant(min(at, now)) for at in published.reversals), demotion)
-
-
-def shifted(memory: Boosting, by: int) -> Boosting:
-    """Return the memory on a clock that was set forward by `by` nanoseconds, back if negative."""
-    floor, demotion = memory.floor, memory.demotion
-    if floor is not None:
-        floor = msgspec.structs.replace(
-            floor,
-            until=FineInstant(floor.until + by),
-            raised_at=FineInstant(floor.raised_at + by),
-            shown=None if floor.shown is None else FineInstant(floor.shown + by),
-        )
     if demotion is not None:
-        demotion = msgspec.structs.replace(demotion, until=FineInstant(demotion.until + by))
-    return Boosting(
-        floor,
-        tuple(FineInstant(at + by) for at in memory.reversals),
-        demotion,
-        None if memory.differs is None else memory.differs + by,
-        None if memory.told is None else memory.told + by,
-    )
+        until = FineInstant(min(demotion.until - set_by, now + DEMOTED_FOR))
+        demotion = msgspec.structs.replace(demotion, until=until)
+    return Boosting(floor, tuple(FineInstant(min(at - set_by, now)) for at in published.reversals), demotion)

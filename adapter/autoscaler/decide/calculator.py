@@ -31,14 +31,14 @@ _NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What a calculation depends on beside the reading; `replicas` is the scale's spec."""
+    """What a calculation depends on beside the reading: `replicas` is the scale's spec, `time` of day."""
 
     replicas: int
     status_replicas: int
     pods: Sequence[PodFacts]
     band: Band
     settings: Settings
-    now: int
+    time: int
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -196,7 +196,7 @@ def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Co
     """Group the pods, and drop the values of those that terminate or are not ready."""
     if not situation.pods:
         return _NO_PODS
-    groups = rosters.group(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
+    groups = rosters.group(situation.pods, reading, situation.settings, situation.time, cpu=cpu)
     values = reading.values
     if groups.unready or groups.ignored:
         left_out = {*groups.unready, *groups.ignored}

@@ -26,11 +26,15 @@ UNNAMED = "an unnamed writer"
 
 
 class ScaleObservation(NamedTuple):
-    """An observed replica count, its field manager, and when that wrote it; both "" if unknown."""
+    """An observed replica count, its field manager, and the time of day at which that wrote it.
+
+    Both are "" if unknown. `set_by` is that of the clock of decisions.
+    """
 
     replicas: int
     manager: str = ""
     since: str = ""
+    set_by: int = 0
 
 
 class OwnWrite(NamedTuple):
@@ -123,10 +127,3 @@ def commit(state: ConflictState, before: int, after: int) -> ConflictState:
 def spec_changed(state: ConflictState) -> ConflictState:
     """Return the state after a change of the spec, which ends a pause and resets its length."""
     return msgspec.structs.replace(state, reversals=(), pause=0, paused_until=0, paused_by="")
-
-
-def shifted(state: ConflictState, by: int) -> ConflictState:
-    """Return the state on a clock that was set forward by so many nanoseconds (back where negative)."""
-    return msgspec.structs.replace(
-        state, reversals=tuple(at + by for at in state.reversals), paused_until=state.paused_until + by
-    )

@@ -165,9 +165,9 @@ class Sync(msgspec.Struct):
         history: History,
         now: int,
     ) -> Self:
-        before, steps = Conditions(status.conditions or (), now), [*spec.opening]
+        before = Conditions(status.conditions or (), observation.time_of_day(now))
         current, readings = observation.replicas, observation.readings
-        return cls(spec, observation, status, history, now, readings, before, current, steps=steps)
+        return cls(spec, observation, status, history, now, readings, before, current, steps=[*spec.opening])
 
     def settle(self, desired: int) -> None:
         """Note the count that is decided."""
@@ -217,11 +217,12 @@ class Sync(msgspec.Struct):
         Without a decided count, and if it could not be written, the status keeps the previous one.
         """
         before, current, after = self.status, self.observation.replicas, self.replicas
+        time = self.observation.time_of_day(self.now)
         is_written = self.rescales and self.veto is None
         follows = TOLERATED if self.tolerated and not is_written else FOLLOWS
         has_count = not self.is_decided or self.desired == after
         status = HorizontalPodAutoscalerStatus(
-            last_scale_time=Instant(self.now) if is_written else before.last_scale_time,
+            last_scale_time=Instant(time) if is_written else before.last_scale_time,
             current_replicas=current,
             desired_replicas=after if has_count else before.desired_replicas,
             current_metrics=self.statuses,
@@ -403,10 +404,10 @@ def _within(sync: Sync, desired: int, limits: ReplicaLimits) -> Normalized:
 
 
 def without_scale(
-    spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
+    spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, time: int
 ) -> Decision:
-    """Return the decision of a sync whose scale could not be read: an event and a condition."""
-    sync = Sync.begin(spec, Observation(status.current_replicas, 0, "", (), ()), status, history, now)
+    """Return the decision of a sync at a time of day whose scale could not be read: event and condition."""
+    sync = Sync.begin(spec, Observation(status.current_replicas, 0, "", (), ()), status, history, time)
     sync.is_decided, sync.statuses = True, status.current_metrics
     sync.warn("FailedGetScale", error)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
@@ -493,7 +494,7 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
         observation.pods,
         spec.band,
         spec.settings,
-        sync.now,
+        observation.time_of_day(sync.now),
     )
     pending = _follow_pending(sync)
     best, exact, lasting, overdue, description = 0, 0, 0, 0, ""

@@ -52,7 +52,7 @@ def follow(
             return absence, ()
         since = None
     elif decision.absent:
-        since = now if since is None else min(since, now)
+        since = now if since is None else since
     else:
         since, last_good = None, decision.wanted
     after = Absence(since, last_good, absence.active)
@@ -62,11 +62,6 @@ def follow(
     absent = decision.absent
     event = _start(rules, after, absent, now) if rules and is_active else _end(rules, absence, absent, now)
     return after._replace(active=is_active), (event,)
-
-
-def shifted(absence: Absence, by: int) -> Absence:
-    """Return what is remembered on a clock that was set forward by so many nanoseconds."""
-    return absence if absence.since is None else absence._replace(since=absence.since + by)
 
 
 def _in_force(rules: Fallback, absence: Absence, now: int) -> bool:

@@ -136,10 +136,10 @@ def decide(
     return sync.close(within)  # also if it was decided without the forecast: the next one has it again
 
 
-def refuse(spec: PreparedSpec, memory: Memory, why: str, now: int) -> Decision:
-    """Return what a sync comes to whose spec is not valid."""
+def refuse(spec: PreparedSpec, memory: Memory, why: str, time: int) -> Decision:
+    """Return what a sync at a time of day comes to whose spec is not valid."""
     observation = Observation(memory.status.current_replicas, 0, "", (), ())
-    sync = Sync.begin(spec, observation, memory.status, memory.history, now)
+    sync = Sync.begin(spec, observation, memory.status, memory.history, time)
     _stand_back(sync, Veto(INVALID_SPEC, why, tells=True))
     return sync.close(spec)
 

@@ -24,8 +24,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import lost_values
-from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.lost_values import ReportingPods
 from adapter.autoscaler.decide.numbers import w32
 from adapter.autoscaler.decide.pending import PendingState
@@ -84,14 +82,6 @@ class Recommendations(msgspec.Struct, frozen=True, tag="RecommendationQueues"):
             else (entry,),
             (*self.low[bisect_right(self.low, oldest, hi=low, key=_time) : low], entry) if low else (entry,),
         )
-
-    def shifted(self, by: int) -> "Recommendations":
-        """Return them on a clock that was set forward by so many nanoseconds (back where negative)."""
-        high, low = (
-            tuple(Recommendation(replicas, at + by) for replicas, at in queue)
-            for queue in (self.high, self.low)
-        )
-        return Recommendations(high, low)
 
 
 def queued(entries: Iterable[Recommendation]) -> Recommendations:
@@ -196,23 +186,14 @@ def with_change(
     return history
 
 
-def shifted(history: History, by: int) -> History:
-    """Return the history on a clock that was set forward by so many nanoseconds (back where negative)."""
-    return History(
-        history.recommendations.shifted(by),
-        tuple(event._replace(at=event.at + by) for event in history.ups),
-        tuple(event._replace(at=event.at + by) for event in history.downs),
-        pending_capacity.shifted(history.pending, by),
-        lost_values.shifted(history.reporting, by),
-    )
-
-
 MOST = 64
 """The largest number of changes in a status."""
 
 
-def recent_changes(ups: Events, downs: Events, now: int, longest_period: int) -> tuple[PastChange, ...]:
-    """Return the events that a policy may count at `now` nanoseconds or later, oldest first.
+def recent_changes(
+    ups: Events, downs: Events, now: int, longest_period: int, set_by: int = 0
+) -> tuple[PastChange, ...]:
+    """Return the events that a policy may count at `now` or later, oldest first, with times of day.
 
     Of more than `MOST` events the oldest become one in each direction at the time of the last of them, so
     that policies count them for longer, not shorter.
@@ -225,12 +206,14 @@ def recent_changes(ups: Events, downs: Events, now: int, longest_period: int) ->
         old, kept = changes[: 2 - MOST], changes[2 - MOST :]
         raised, lowered = (sum(change for _, change in old if (change > 0) is up) for up in (True, False))
         changes = [(old[-1][0], change) for change in (lowered, raised) if change] + kept
-    return tuple(PastChange(change, FineInstant(at)) for at, change in changes)
+    return tuple(PastChange(change, FineInstant(at + set_by)) for at, change in changes)
 
 
-def inherited_events(changes: Iterable[PastChange] | None, now: int) -> tuple[Events, Events]:
+def inherited_events(
+    changes: Iterable[PastChange] | None, now: int, set_by: int = 0
+) -> tuple[Events, Events]:
     """Return the inherited events up and down at `now` nanoseconds."""
-    listed = [(past.change, min(int(past.time), now)) for past in changes or ()]
+    listed = [(past.change, min(int(past.time) - set_by, now)) for past in changes or ()]
     ups = tuple(ScaleEvent(change, at, inherited=True) for change, at in listed if change > 0)
     downs = tuple(ScaleEvent(-change, at, inherited=True) for change, at in listed if change < 0)
     return ups, downs

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, Ways, is_active
-from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, write_instant
 
 LATELY = 300 * SECOND
@@ -59,7 +58,7 @@ def follow(
             usual, *others = reading.ways if isinstance(reading, Ways) else (reading,)
             if isinstance(usual, PodsReading):
                 known = _note(known, usual, observation, now)
-                if known.lost and (why := _why(known.lost, observation.pods)):
+                if known.lost and (why := _why(known.lost, observation)):
                     blocks = True
                     seen = msgspec.structs.replace(usual, overdue=usual.overdue or why)
                     seen = Ways((seen, *others)) if others else seen
@@ -102,14 +101,14 @@ def _note(before: Reporting, reading: PodsReading, observation: Observation, now
     return Reporting(tuple(have), lost)
 
 
-def _why(lost: Mapping[str, int], pods: Sequence[PodFacts]) -> str:
+def _why(lost: Mapping[str, int], observation: Observation) -> str:
     """Return why a metric may not scale down, "" if no Ready pod has lost its value."""
-    ready = [pod.name for pod in pods if pod.running_and_ready and not pod.deleting]
+    ready = [pod.name for pod in observation.pods if pod.running_and_ready and not pod.deleting]
     times = [lost[name] for name in ready if name in lost]
     if not times:
         return ""
     # A time rather than an age: the text must not change from decision to decision.
-    until = write_instant(min(times))
+    until = write_instant(observation.time_of_day(min(times)))
     return f"{len(times)} of {len(ready)} Ready pods lack a value that they had until {until}"
 
 
@@ -117,11 +116,3 @@ def next_end(reporting: ReportingPods, now: int) -> int | None:
     """Return the first instant after `now` at which a lost value no longer blocks, None without one."""
     ends = (since + LATELY for known in reporting.values() for since in known.lost.values())
     return min((end for end in ends if end > now), default=None)
-
-
-def shifted(reporting: ReportingPods, by: int) -> ReportingPods:
-    """Return it on a clock that was set forward by so many nanoseconds (back where negative)."""
-    return {
-        source: known._replace(lost={name: since + by for name, since in known.lost.items()})
-        for source, known in reporting.items()
-    }

@@ -2,6 +2,9 @@
 
 Each sync observes the scale (`observe`), decides (`guarded.decide`), and once the decision is done, written
 or with nothing to write, commits it (`commit`). All are pure functions from one `Memory` to the next.
+
+All instants here are times of decisions, but for those in the status, which are times of day as the API has
+them (`adapter.model.clock`).
 """
 
 import msgspec
@@ -75,13 +78,15 @@ def remember(
     return Memory(status, history, ConflictState(own_zero=own_zero))
 
 
-def recall(status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int) -> Memory:
+def recall(
+    status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int, set_by: int = 0
+) -> Memory:
     """Return what the status of a new object tells; `events` are those of an object before it, if known."""
     if status is None:
         return remember(NO_STATUS, *(events or ((), ())))
     if events is None:
-        events = histories.inherited_events(status.recent_changes, now)
-    pending = pending_capacity.inherited_state(status.pending_capacity, now)
+        events = histories.inherited_events(status.recent_changes, now, set_by)
+    pending = pending_capacity.inherited_state(status.pending_capacity, now, set_by)
     return remember(fastpath_autoscaler.plain_status(status), *events, pending)
 
 
@@ -121,7 +126,7 @@ def _observe_count(
     at, assumed = now, False
     if memory.conflicts.known is None and replicas:
         memory, assumed = _recall(spec, memory, scale)
-        at = _written_at(scale.since, now) if assumed else now
+        at = _written_at(scale, now) if assumed else now
     state, change = conflicts.observe(memory.conflicts, replicas, manager, now)
     if change is None:
         if state is memory.conflicts:
@@ -155,13 +160,13 @@ def _recall(spec: PreparedSpec, memory: Memory, scale: ScaleObservation) -> tupl
     return msgspec.structs.replace(memory, history=history, conflicts=state), assumed
 
 
-def _written_at(since: str, now: int) -> int:
-    """Return the latest time at which a count may have been written; `now` if `since` does not tell.
+def _written_at(scale: ScaleObservation, now: int) -> int:
+    """Return the latest time at which a count may have been written; `now` if that is not known.
 
     managedFields have whole seconds, so the write may be up to a second later.
     """
     try:
-        return min(now, read_instant(since) + SECOND)
+        return min(now, read_instant(scale.since) - scale.set_by + SECOND)
     except ValueError:
         return now
 
@@ -229,16 +234,3 @@ def commit(
         events = (*events, *changes)
     memory = Memory(decision.status, history, state, absence, lowest=lowest, draining=decision.draining)
     return memory, events
-
-
-def shifted(memory: Memory, by: int) -> Memory:
-    """Return the memory on a clock that was set forward by so many nanoseconds (back where negative)."""
-    return Memory(
-        memory.status,
-        histories.shifted(memory.history, by),
-        conflicts.shifted(memory.conflicts, by),
-        fallback.shifted(memory.absence, by),
-        boosting.shifted(memory.boost, by),
-        memory.lowest,
-        None if memory.draining is None else memory.draining + by,
-    )

@@ -154,6 +154,9 @@ class Observation(msgspec.Struct, frozen=True):
     above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
     `fast_usage` is None if no pods are scraped for their usage. `idle` is the number of pods that may go at
     once, None if a scale-down does not wait for that. `idle_scale_down` is None without the option.
+
+    The times of pods, samples and conditions are times of day. `set_by` is that of the clock of decisions,
+    UNSET in place of 0, so that a record has it only if the clock was set.
     """
 
     replicas: int
@@ -169,6 +172,11 @@ class Observation(msgspec.Struct, frozen=True):
     fast_usage: OptionState | None = None
     idle: int | None = None
     idle_scale_down: OptionState | None = None
+    set_by: int | msgspec.UnsetType = msgspec.UNSET
+
+    def time_of_day(self, at: int) -> int:
+        """Return the time of day at a time of decisions."""
+        return at + (self.set_by or 0)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -248,7 +256,7 @@ class Groups(NamedTuple):
 
 
 def group_pods(
-    pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, now: int, *, cpu: bool
+    pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, time: int, *, cpu: bool
 ) -> Groups:
     """Group the pods; the first matching rule decides. Completed pods count as missing, as upstream."""
     ready = 0
@@ -263,14 +271,14 @@ def group_pods(
             unready.append(pod.name)
         elif pod.name not in values:
             missing.append(pod.name)
-        elif cpu and _starting_or_unready(pod, samples.get(pod.name, _NO_SAMPLE), settings, now):
+        elif cpu and _starting_or_unready(pod, samples.get(pod.name, _NO_SAMPLE), settings, time):
             unready.append(pod.name)
         else:
             ready += 1
     return Groups(ready, unready, missing, ignored)
 
 
-def _starting_or_unready(pod: PodFacts, sample: tuple[int, int], settings: Settings, now: int) -> bool:
+def _starting_or_unready(pod: PodFacts, sample: tuple[int, int], settings: Settings, time: int) -> bool:
     """Tell whether to ignore the cpu usage of a pod.
 
     A pod within the initialization period must have been ready for the whole window of its sample. An older
@@ -278,7 +286,7 @@ def _starting_or_unready(pod: PodFacts, sample: tuple[int, int], settings: Setti
     """
     if pod.ready is None or pod.started is None:
         return True
-    if pod.started + settings.cpu_initialization_period > now:
+    if pod.started + settings.cpu_initialization_period > time:
         taken, window = sample
         return pod.ready == "False" or taken < pod.ready_since + window
     return pod.ready == "False" and pod.started + settings.initial_readiness_delay > pod.ready_since

@@ -168,8 +168,9 @@ def _unready(slots: Sequence[Slots], observation: Observation) -> tuple[Slots, .
 
 def _inherited_slots(observation: Observation, within: int, now: int) -> tuple[Slots, ...]:
     """Return the slots of pods whose raises are not known: each is as old as its pod, which the API tells."""
+    time = observation.time_of_day(now)
     created = Counter(
-        max(pod.created, now - within - HOLD)
+        now - min(time - pod.created, within + HOLD)
         for pod in filter(is_active, observation.pods)
         if not pod.running_and_ready and pod.created is not None
     )
@@ -227,32 +228,26 @@ def withhold(
     return msgspec.structs.replace(proposal, replicas=replicas, steps=steps), credit
 
 
-def shifted(state: PendingState | None, by: int) -> PendingState | None:
-    """Return the state on a clock that was set forward by so many nanoseconds (back where negative)."""
-    if state is None:
-        return None
-    slots = state.slots and tuple(Slots(since + by, pods) for since, pods in state.slots)
-    return state._replace(at=state.at + by, slots=slots)
-
-
 # -- the record for the next owner --------------------------------------------------------------------------
 
 
-def list_credits(state: PendingState | None) -> tuple[BacklogCredit, ...]:
-    """Return the credits for the status: whole thousandths above zero."""
+def list_credits(state: PendingState | None, set_by: int = 0) -> tuple[BacklogCredit, ...]:
+    """Return the credits for the status, with times of day: whole thousandths above zero."""
     if state is None:
         return ()
     return tuple(
-        BacklogCredit(name, from_milli(int(credit)), FineInstant(state.at))
+        BacklogCredit(name, from_milli(int(credit)), FineInstant(state.at + set_by))
         for name, credit in state.credited.items()
         if credit >= 1
     )
 
 
-def inherited_state(credited: Iterable[BacklogCredit] | None, now: int) -> PendingState | None:
+def inherited_state(
+    credited: Iterable[BacklogCredit] | None, now: int, set_by: int = 0
+) -> PendingState | None:
     """Return the state that a status tells at `now`; a time in the future counts as now."""
     by_metric = {known.metric: known for known in credited or () if known.credit.sign == 1}
     if not by_metric:
         return None
-    at = min(now, max(known.time for known in by_metric.values()))
+    at = min(now, max(known.time for known in by_metric.values()) - set_by)
     return PendingState(int(at), {name: float(known.credit.milli) for name, known in by_metric.items()})

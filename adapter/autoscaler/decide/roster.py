@@ -51,15 +51,16 @@ class Roster(msgspec.Struct):
 
 
 def group(
-    pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, now: int, *, cpu: bool
+    pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, time: int, *, cpu: bool
 ) -> Groups:
     """Return what `group_pods` returns."""
     roster = prepare(pods)
     if reading.values.keys() >= roster.counted and (
-        not cpu or (roster.started is not None and roster.started + settings.cpu_initialization_period <= now)
+        not cpu
+        or (roster.started is not None and roster.started + settings.cpu_initialization_period <= time)
     ):
         return Groups(roster.count, roster.unready, (), roster.ignored)
-    return group_pods(pods, reading, settings, now, cpu=cpu)
+    return group_pods(pods, reading, settings, time, cpu=cpu)
 
 
 def read_requests(pods: Sequence[PodFacts], resource: str, container: str) -> _Requests:

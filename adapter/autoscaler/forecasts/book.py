@@ -12,8 +12,8 @@ A verdict takes seconds of CPU, and a change of the spec asks for a new one. So 
 some time apart, also after it was changed, or deleted and made again. Only a job that cost next to nothing,
 such as one for a metric without a query, is repeated at once after a change.
 
-All times are due times of the decision clock: the next minute, the next job, the end of a pause. The loop of
-decisions reports what may bring them forward: an autoscaler that changes, and a clock that was set.
+All due times are times of day: the next minute, the next job, the end of a pause. The loop of decisions
+reports what may bring them forward: an autoscaler that changes, and a clock that was set.
 
 The next owner goes on with the verdicts, plans and accounts that this one has stored (`VerdictStore`). They
 are read before the first job. A failed job is repeated after `RETRY`. Until then the plans that were made
@@ -95,7 +95,7 @@ class JobQueue:
 
 
 class Pauses:
-    """Until when an autoscaler has to wait for its next verdict, in seconds of the decision clock."""
+    """The time of day until which an autoscaler has to wait for its next verdict, in seconds."""
 
     def __init__(self, most: int = MOST_PAUSES) -> None:
         self._most = most
@@ -178,7 +178,7 @@ class ForecastBook:
     async def _look_when_due(self, controller: Controller) -> None:
         while True:
             self._sooner.clear()
-            due = controller.loop.now() // SECOND + STEP
+            due = controller.loop.clock.time_of_day() // SECOND + STEP
             with self._defects.contain(_UNEXPECTED):
                 due = await self.look(controller)
             await wait_for(self._sooner, controller.loop.seconds_until(due * SECOND))
@@ -197,7 +197,7 @@ class ForecastBook:
 
         Return when there is more to do, in seconds.
         """
-        now = controller.loop.now() // SECOND
+        now = controller.loop.clock.time_of_day() // SECOND
         await self._restore_all(controller, now)
         before, self._index = self._index, now // STEP
         if self._index != before and before is not None:
@@ -218,7 +218,7 @@ class ForecastBook:
             entry
             for key, entry in self._entries.items()
             if (store := stores.get(slices.slice_of(key.namespace))) is not None
-            and entry.state.object.metadata.uid in store.unclaimed
+            and entry.state.spec.object.metadata.uid in store.unclaimed
         ]
         restore = functools.partial(self._restore, controller, stores, now)
         await run_steps(in_steps(restorable, restore, self._defects, KIND.in_a_row))
@@ -232,7 +232,7 @@ class ForecastBook:
     ) -> None:
         """Go on with the verdict of the previous owner, if it is about what is asked for now."""
         store = stores[slices.slice_of(entry.state.key.namespace)]
-        key, autoscaler = entry.state.key, entry.state.object
+        key, autoscaler = entry.state.key, entry.state.spec.object
         if self._entries.get(key) is not entry or autoscaler.metadata.uid not in store.unclaimed:
             return
         try:
@@ -272,7 +272,7 @@ class ForecastBook:
         key = self._queue.take()
         if key is None:
             return False
-        entry, now = self._entries[key], controller.loop.now() // SECOND
+        entry, now = self._entries[key], controller.loop.clock.time_of_day() // SECOND
         entry.due = now + RETRY  # unless the job says when the next one is
         with self._defects.contain(_UNEXPECTED, key):
             await self._do(controller, entry, now)
@@ -306,7 +306,7 @@ class ForecastBook:
     def _show(self, controller: Controller, entry: AutoscalerForecast) -> None:
         has_changed, event = entry.show()
         if event is not None:
-            controller.actuator.event(entry.state.object, event)
+            controller.actuator.event(entry.state.spec.object, event)
         if has_changed:
             controller.loop.touch(entry.state.key)
 
@@ -317,7 +317,7 @@ class ForecastBook:
         if (controller := self.controller) is None:
             return
         with self._defects.contain(_UNEXPECTED, key):
-            now, known = controller.loop.now() // SECOND, self._entries.get(key)
+            now, known = controller.loop.clock.time_of_day() // SECOND, self._entries.get(key)
             entry = forecast.follow(controller.find(key), known, self._monitoring, now)
             if entry is known:
                 return
@@ -329,9 +329,9 @@ class ForecastBook:
                 entry.bound = entry.bound._replace(readiness=entry.readiness())
 
     def clock_set(self) -> None:
-        """Follow the clock of decisions: when it was set back, a time that is far away says nothing."""
+        """Follow the time of day: when the clock was set back, a time that is far away says nothing."""
         if (controller := self.controller) is not None:
-            now = controller.loop.now() // SECOND
+            now = controller.loop.clock.time_of_day() // SECOND
             for entry in self._entries.values():
                 self._schedule(entry, now if entry.due > now + 2 * HOUR else entry.due)
 

@@ -65,7 +65,7 @@ class AutoscalerForecast:
     """The spec and settings that verdict and plans are made for: after a change both are made again."""
     series: ForecastSeries
     due: int
-    """When the next job is, in seconds of the decision clock."""
+    """The time of day of the next job, in seconds."""
     spread: int
     planned: PlannedMinimum = field(default_factory=lambda: PlannedMinimum(STEP))
     verdict: Verdict | None = None
@@ -81,7 +81,7 @@ class AutoscalerForecast:
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
     paused: int = 0
-    """The first verdict waits until then, in seconds of the decision clock; 0 if it does not."""
+    """The first verdict waits until that time of day, in seconds; 0 if it does not."""
     bound: ForecastBound = UNKNOWN_FORECAST
     """What decisions read each second, with the condition that was shown last."""
     reported: str = ""
@@ -127,10 +127,14 @@ class AutoscalerForecast:
     def step(self, index: int) -> bool:
         """Compute the minimum of a step that begins; tell whether it is another one."""
         before, last, now = self.minimum, self.state.last, index * STEP * SECOND
-        if last is None or last.snapshot is None or now - last.at > _SYNCS * self.state.period * SECOND:
+        if (
+            last is None
+            or last.snapshot is None
+            or now - last.time > _SYNCS * self.state.spec.period * SECOND
+        ):
             demand = math.nan
         else:
-            demand = demand_of(self.state.object.spec.metrics or (), last.snapshot.observation)
+            demand = demand_of(self.state.spec.object.spec.metrics or (), last.snapshot.observation)
         self.planned.step(index, demand)
         until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
         self.bound = ForecastBound(self.minimum, until, self.bound.readiness)
@@ -147,7 +151,7 @@ class AutoscalerForecast:
 
     def build_job(self, queries: Queries, now: int) -> ForecastJob | ForecastAnswer:
         """Return the job at `now`, or the answer to one that cannot be done."""
-        autoscaler, last = self.state.object, self.state.last
+        autoscaler, last = self.state.spec.object, self.state.last
         pods = () if last is None or last.snapshot is None else last.snapshot.observation.pods
         try:
             selected = tuple(queries(autoscaler))
@@ -163,7 +167,7 @@ class AutoscalerForecast:
             msgspec.structs.replace(autoscaler, status=None),
             "boost" if self.state.key.is_native else "fast",
             self.settings,
-            tuple(max(1, math.ceil(start.ready / 1000)) for start in self.state.ledger.starts()),
+            tuple(max(1, math.ceil(start.ready / 1000)) for start in self.state.target.ledger.starts()),
             selected,
             now,
             None if milli is None else from_milli(milli),
@@ -233,13 +237,16 @@ def follow(
 
     That is the one that is `known`, unless more than its mode has changed.
     """
-    if state is None or state.violations or (spec := state.object.spec.forecast) is None:
+    if state is None or state.spec.violations or (spec := state.spec.object.spec.forecast) is None:
         return None
     try:
         settings = forecast_spec.settings_of(spec)
     except ValueError:  # a time zone that this machine does not know, which is a violation of the spec
         return None
-    basis = msgspec.structs.replace(state.object.spec, mode="", forecast=None), settings._replace(mode="")
+    basis = (
+        msgspec.structs.replace(state.spec.object.spec, mode="", forecast=None),
+        settings._replace(mode=""),
+    )
     if known is not None and (known.state, known.basis) == (state, basis):
         known.settings = settings
         known.bound = known.bound._replace(min=known.minimum)

@@ -73,7 +73,7 @@ class VerdictStore(TermStore):
         if self._saves > KIND.kept:
             self.unclaimed.clear()
         return await self.encode_each(
-            TermEntry(forecast.state.object.metadata.uid, forecast.version, partial(_encode, forecast))
+            TermEntry(forecast.state.spec.object.metadata.uid, forecast.version, partial(_encode, forecast))
             for forecast in _in_order(self._find_forecasts())
         )
 

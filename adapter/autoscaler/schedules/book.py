@@ -1,8 +1,7 @@
 """Which schedules are for which autoscaler, and when their bounds change.
 
 A boundary is no event of the cluster. So each answer says until when it holds, and the loop decides the
-autoscaler again at that instant. The time is that of decisions, which follows the clock of the machine when
-that is set.
+autoscaler again at that instant, which is a time of day.
 
 A tenant chooses how many schedules there are and how often their windows begin. So their spans are computed
 in steps of some milliseconds, and the steps take turns by namespace as those of scrapes do: until the bounds
@@ -134,6 +133,8 @@ class ScheduleBook:
         schedule asks for that. NotSyncedError while the bounds are being computed; the autoscaler is touched
         when they are known.
         """
+        if not self.cache.synced:
+            raise NotSyncedError("the first list of schedules is not complete")
         target = self._targets.get(key)
         if target is None:
             return NO_BOUNDS, None

@@ -127,7 +127,7 @@ class ScheduleReporter(Outlet[_Known]):
     def _follow(self, controller: Controller) -> None:
         """Follow the schedules of the cache, and have those looked at that are at a boundary."""
         former, self._known = self._known, {}
-        now = controller.loop.now() // SECOND
+        now = controller.loop.clock.time_of_day() // SECOND
         for watched in self._cache:
             key = watched.namespace, watched.name
             if controller.find_slice(watched.namespace) is not None:
@@ -163,7 +163,7 @@ class ScheduleReporter(Outlet[_Known]):
 
     def _describe(self, known: _Known, controller: Controller) -> ScheduleStatus | None:
         """Return the status as it is to be; None while what is ahead is not known."""
-        watched, now = known.watched, controller.loop.now() // SECOND
+        watched, now = known.watched, controller.loop.clock.time_of_day() // SECOND
         schedule, generation = watched.schedule, watched.generation
         if schedule is None:
             return status.describe_invalid(watched.faults, generation, known.written, now)
@@ -200,10 +200,10 @@ class ScheduleReporter(Outlet[_Known]):
         state = controller.find(key)
         if state is None:
             return TargetState()
-        if state.violations:
-            return TargetState(status.INVALID_TARGET, str(state.violations[0]))
-        if state.bounds.excess:
-            return TargetState(TOO_MANY_WINDOWS, state.bounds.excess)
+        if state.spec.violations:
+            return TargetState(status.INVALID_TARGET, str(state.spec.violations[0]))
+        if state.bounds.now.excess:
+            return TargetState(TOO_MANY_WINDOWS, state.bounds.now.excess)
         return TargetState(lead=None if state.ready_times is None else state.lead.of_raise(0, highest))
 
     # -- the wire --------------------------------------------------------------------------------------------

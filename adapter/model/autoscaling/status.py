@@ -51,14 +51,14 @@ MESSAGES = {
 
 
 class Conditions:
-    """The conditions of one sync in the making."""
+    """The conditions of one sync, at a time of day, in the making."""
 
-    __slots__ = ("_before", "_listed", "_now")
+    __slots__ = ("_before", "_listed", "_time")
 
-    def __init__(self, before: tuple[hpa.Condition, ...], now: int) -> None:
+    def __init__(self, before: tuple[hpa.Condition, ...], time: int) -> None:
         self._before = before
         self._listed = list(before)
-        self._now = now
+        self._time = time
 
     def set(self, kind: str, *, holds: bool, reason: str, message: str = "") -> None:
         """Set the first condition of its type, or append one. The default message is that of the reason."""
@@ -67,12 +67,12 @@ class Conditions:
         for place, before in enumerate(self._listed):
             if before.type == kind:
                 if before.status != status:
-                    self._listed[place] = hpa.Condition(kind, status, reason, text, Instant(self._now))
+                    self._listed[place] = hpa.Condition(kind, status, reason, text, Instant(self._time))
                 elif before.reason != reason or before.message != text:
                     since = before.last_transition_time
                     self._listed[place] = hpa.Condition(kind, status, reason, text, since)
                 return
-        self._listed.append(hpa.Condition(kind, status, reason, text, Instant(self._now)))
+        self._listed.append(hpa.Condition(kind, status, reason, text, Instant(self._time)))
 
     def remove(self, kind: str) -> None:
         self._listed = [condition for condition in self._listed if condition.type != kind]

@@ -457,27 +457,17 @@ MEMORIES = st.builds(
 )
 
 
-@given(MEMORIES)
-def test_a_new_leader_knows_what_was_published(memory: Boosting) -> None:
+@given(MEMORIES, st.just(0) | st.integers(-3600 * SECOND, 3600 * SECOND))
+def test_a_new_leader_knows_what_was_published(memory: Boosting, set_by: int) -> None:
     meta = Metadata(name="web", namespace="shop", uid="uid-1", resource_version="12")
-    entry = boosting.published(memory, meta, Floor())
+    entry = boosting.published(memory, meta, Floor(), set_by)
 
     if entry is None:
         assert memory == NOTHING
         return
-    assert boosting.adopt(entry, NOW) == memory
+    assert boosting.adopt(entry, NOW, set_by) == memory
+    assert entry.until == (0 if memory.floor is None else memory.floor.until + set_by)
     assert (entry.namespace, entry.name, entry.uid, entry.seen) == ("shop", "web", "uid-1", "12")
-
-
-@given(MEMORIES, st.none() | st.just(NOW), st.integers(-3600 * SECOND, 3600 * SECOND))
-def test_a_clock_that_is_set_changes_no_age(memory: Boosting, told: int | None, by: int) -> None:
-    memory = msgspec.structs.replace(memory, differs=told, told=told)
-    there = memories.shifted(Memory(boost=memory), by).boost
-
-    assert boosting.shifted(there, -by) == memory
-    assert there.differs == there.told == (None if told is None else told + by)
-    if memory.floor is not None and there.floor is not None:
-        assert there.floor.until - memory.floor.until == by
 
 
 # -- the handshake at rest -----------------------------------------------------------------------------------

@@ -98,9 +98,3 @@ def test_whose_zero(state: dict[str, Any], replicas: int, manager: str, *, own: 
 def test_our_own_zero() -> None:
     assert writing.commit(ConflictState(known=3), 3, 0).own_zero
     assert not writing.commit(ConflictState(known=0, own_zero=True), 0, 2).own_zero
-
-
-def test_a_clock_that_is_set_moves_all_instants() -> None:
-    state = ConflictState(reversals=(5,), paused_until=100)
-
-    assert writing.shifted(state, -3) == ConflictState(reversals=(2,), paused_until=97)

@@ -21,6 +21,7 @@ from tests.support.scaling import (
     NOW,
     autoscaler,
     conditions_of,
+    cpu_metric,
     external_metric,
     pods,
     pods_metric,
@@ -198,6 +199,21 @@ def test_the_same_status_is_not_written_again() -> None:
 
     assert [each.status_changed for each in made] == [True, False, True, True, False]
     assert made[-1].status.last_scale_time == NOW + 30 * SECOND
+
+
+@pytest.mark.parametrize("by", [-3600 * SECOND, 3600 * SECOND])
+def test_after_the_clock_was_set_a_status_has_times_of_day_and_a_pod_its_age(by: int) -> None:
+    """The usage of a pod that has just started does not count yet."""
+    scaler, before = SyncedScaler(4, [cpu_metric(100)]), -by / SECOND
+    old, young = (pods(4, started=before + age, ready_for=before + age - 5) for age in (7200, 10))
+    scaler.pods = [*old[:2], *young[2:]]
+
+    made = scaler.decide(reading(1000, 1000, 0, 0, ago=before + 1), after=0, set_by=by)
+    raised = scaler.decide(reading(9000, 9000, 0, 0, ago=before + 1), set_by=by)
+
+    assert made.wanted == 4
+    assert {each.last_transition_time for each in made.status.conditions or ()} == {NOW + by}
+    assert raised.status.last_scale_time == NOW + SECOND + by
 
 
 def test_a_generation_set_by_another_writer_is_dropped() -> None:

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.memory import Memory
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.timestamps import SECOND
@@ -105,6 +103,4 @@ def test_a_failed_write_says_what_was_tried_and_waits_on() -> None:
 def test_the_wait_does_not_change_with_the_clock() -> None:
     story = draining()
     story.decide(4, idle=0)
-    moved = memories.shifted(story.memory, SECOND)
-    assert moved.draining == NOW + 2 * SECOND
-    assert memories.shifted(Memory(), SECOND).draining is None
+    assert story.decide(4, idle=0, set_by=7200 * SECOND).draining == NOW + SECOND

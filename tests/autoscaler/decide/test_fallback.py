@@ -172,15 +172,6 @@ def test_a_correction_to_the_limits_says_nothing_about_metrics() -> None:
     assert scaler.memory.absence == absence
 
 
-def test_clocks_that_jump() -> None:
-    scaler = _scaler(FLOOR, 3)
-    scaler.at(100, None)
-    scaler.at(0, None)  # back: the wait is never longer than it is set to
-    assert scaler.memory.absence.since == NOW
-    assert fallback.shifted(scaler.memory.absence, 5).since == NOW + 5
-    assert fallback.shifted(NOTHING_ABSENT, 5) == NOTHING_ABSENT
-
-
 _RULES = st.sampled_from([HOLD, FLOOR, LAST_GOOD, msgspec.structs.replace(FLOOR, replicas=50)])
 _READINGS = st.just(None) | st.integers(0, 30)
 

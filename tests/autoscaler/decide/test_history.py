@@ -16,7 +16,6 @@ from adapter.autoscaler.decide.history import (
     inherited_events,
     queued,
     recent_changes,
-    shifted,
     with_change,
     with_event,
 )
@@ -121,19 +120,6 @@ def test_events_take_the_place_of_outdated_ones(events: list[list[Any]], kept: l
     assert with_event(_listed(events), 9, 100, 60) == _listed(kept)
 
 
-def test_on_a_clock_that_was_set_ages_stay_what_they_are() -> None:
-    recommendations = Recommendations().recorded(9, 10).recorded(2, 20)
-    before = History(recommendations, (ScaleEvent(1, 15),), (ScaleEvent(2, 25),))
-
-    after = shifted(shifted(before, 100), -30)
-
-    assert after.ups == (ScaleEvent(1, 85),)
-    assert after.downs == (ScaleEvent(2, 95),)
-    assert after.recommendations.highest(0, 79) == before.recommendations.highest(0, 9) == 9
-    assert after.recommendations.highest(0, 80) == before.recommendations.highest(0, 10) == 2
-    assert shifted(after, -70) == before
-
-
 @pytest.mark.parametrize(("change", "ups", "downs"), answers("decide/history", "changes"))
 def test_a_change_is_an_event_of_its_direction_and_counts_for_its_periods(
     change: int, ups: list[list[Any]], downs: list[list[Any]]
@@ -200,11 +186,14 @@ _EVENTS = st.lists(
 ).map(tuple)
 
 
-@given(_EVENTS, _EVENTS, st.integers(0, LONGEST_PERIOD - 1))
+@given(_EVENTS, _EVENTS, st.integers(0, LONGEST_PERIOD - 1), st.integers(-7200 * SECOND, 7200 * SECOND))
 def test_changes_have_the_same_times_and_sizes_afterwards(
-    ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...], period: int
+    ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...], period: int, set_by: int
 ) -> None:
-    again = inherited_events(recent_changes(ups, downs, NOW, LONGEST_PERIOD), NOW)
+    """They are told with times of day."""
+    told = recent_changes(ups, downs, NOW, LONGEST_PERIOD, set_by)
+    assert {change.time for change in told} <= {event.at + set_by for event in (*ups, *downs)}
+    again = inherited_events(told, NOW, set_by)
     after = NOW - period
     assert [changed_within(each, after) for each in again] == [
         changed_within(each, after) for each in (ups, downs)

@@ -23,7 +23,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED, Fallback
-from adapter.model.timestamps import SECOND, Span
+from adapter.model.timestamps import SECOND, Span, write_instant
 from fastpath_forecast.simulate import deciders
 from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
 from tests.support.answers import answers
@@ -300,9 +300,10 @@ def test_a_fallback_may_raise(story: SyncedScaler) -> None:
 
 def test_a_clock_that_is_set_keeps_the_bound(story: SyncedScaler) -> None:
     story.at(1, LEFT)
-    story.memory = memories.shifted(story.memory, 1000 * SECOND)
-    assert story.at(LATE + 1000, LEFT).replicas == 10
-    assert story.at(LATE + 1001, LEFT).replicas == 8
+    by = 1000 * SECOND
+    assert story.at(LATE, LEFT, set_by=by).replicas == 10
+    assert f"a value that they had until {write_instant(NOW + SECOND + by)}" in why_blocked(story)
+    assert story.at(LATE + 1, LEFT, set_by=by).replicas == 8
 
 
 def test_the_end_of_a_block_is_known(story: SyncedScaler) -> None:

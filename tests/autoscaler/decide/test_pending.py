@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded, history, pending
+from adapter.autoscaler.decide import guarded, pending
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Decision, decide
@@ -413,13 +413,16 @@ def test_a_paused_autoscaler_forgets_and_one_without_the_option_too() -> None:
     assert (paused.history.pending, removed.history.pending, removed.replicas) == (None, None, 70)
 
 
-def test_the_state_follows_a_clock_that_is_set() -> None:
-    found = PendingState(NOW, {"jobs": 1.0}, 3, 20, (Slots(NOW - 5, 3),))
-    moved = PendingState(NOW + 7, {"jobs": 1.0}, 3, 20, (Slots(NOW + 2, 3),))
+@pytest.mark.parametrize("by", [-7200 * SECOND, 7200 * SECOND])
+def test_what_was_told_as_a_time_of_day_has_the_same_age_after_the_clock_was_set(by: int) -> None:
+    """The record of the previous owner, and the times at which the API server has made pods."""
+    credited = pending.list_credits(PendingState(NOW, {"jobs": 1500.0}), by)
+    assert [credit.time for credit in credited] == [NOW + by]
+    assert pending.inherited_state(credited, NOW + SECOND, by) == PendingState(NOW, {"jobs": 1500.0})
 
-    assert history.shifted(after(found), 7).pending == moved
-    assert history.shifted(after(PendingState(NOW, {})), 7).pending == PendingState(NOW + 7, {})
-    assert history.shifted(after(None), 7).pending is None
+    pods = [*ready(10), *starting(4, 30, NOW + by), *starting(6, 10, NOW + by)]
+    seen = msgspec.structs.replace(see(700, 20, pods), set_by=by)
+    assert credit_of(decide(spec_of(), seen, after(None), NOW)) == 4 * 30 + 6 * 10
 
 
 # -- what it never does --------------------------------------------------------------------------------------

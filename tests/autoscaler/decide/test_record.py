@@ -1,5 +1,7 @@
 """Records of decisions: what JSON gives back is what was recorded, to the nanosecond."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -89,11 +91,11 @@ MEMORY = Memory(
 )
 
 
-def recorded(constraints: Constraints) -> DecisionRecord:
+def recorded(constraints: Constraints, **facts: Any) -> DecisionRecord:
     status = FastPathAutoscalerStatus(current_replicas=7)
     autoscaler = msgspec.structs.replace(fpa(METRICS), status=status)
     settings = Settings(scale_to_zero=True, strict=True)
-    seen = Observation(2, 2, "app=web", PODS, READINGS, STATUS, ("default/web",))
+    seen = Observation(2, 2, "app=web", PODS, READINGS, STATUS, ("default/web",), **facts)
     inputs = DecisionInputs(autoscaler, settings, ODD, seen, MEMORY, constraints)
     spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), settings)
     return record.record(inputs, guarded.decide(spec, seen, MEMORY, ODD, constraints))
@@ -114,6 +116,12 @@ def test_what_json_gives_back_is_what_was_recorded() -> None:
         assert read_back.inputs.constraints == made.inputs.constraints
         again = record.decide_again(read_back.inputs)
         assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
+
+
+def test_a_record_tells_by_what_the_clock_was_set_if_it_was() -> None:
+    assert b"set_by" not in record.encode(recorded(Constraints()))
+    made = recorded(Constraints(), set_by=-SECOND)
+    assert record.convert(msgspec.json.decode(record.encode(made))).inputs.observation.set_by == -SECOND
 
 
 def test_a_decision_of_the_hpa_controller_has_no_guards() -> None:

@@ -62,15 +62,12 @@ class ScaleTarget:
 
 
 class FaultyTarget:
-    """One autoscaler, its target and their faults.
-
-    Real time and the clock of the decisions differ once that clock is set.
-    """
+    """One autoscaler, its target and their faults."""
 
     def __init__(self, scaler: PreparedSpec, replicas: int) -> None:
         self.scaler = scaler
         self.time: int = NOW
-        self.skew = 0
+        self.set_by = 0
         self.target = ScaleTarget(replicas, NOW)
         self.memory = Memory()
         self.stored: tuple[HorizontalPodAutoscalerStatus, Any, Any] = (
@@ -81,10 +78,6 @@ class FaultyTarget:
         self.blind_since = NOW
         self.writes: list[tuple[int, int]] = []
 
-    @property
-    def now(self) -> int:
-        return self.time + self.skew
-
     def pass_time(self, tenths: int) -> None:
         self.time += tenths * SECOND // 10
 
@@ -93,16 +86,12 @@ class FaultyTarget:
         target.told = (target.replicas, target.manager, target.version)
         target.told_at = self.time
         self.memory, _ = memories.observe(
-            self.scaler, self.memory, ScaleObservation(target.replicas, target.manager), self.now
+            self.scaler, self.memory, ScaleObservation(target.replicas, target.manager), self.time
         )
 
     def set_clock(self, by: int) -> None:
         """The clock of the machine is set: the controller notices, and ages stay what they are."""
-        self.skew += by * SECOND
-        self.memory = memories.shifted(self.memory, by * SECOND)
-        status, ups, downs = self.stored
-        moved = [tuple(each._replace(at=each.at + by * SECOND) for each in some) for some in (ups, downs)]
-        self.stored = status, moved[0], moved[1]
+        self.set_by += by * SECOND
 
     def restart(self) -> None:
         self.memory = memories.remember(*self.stored)
@@ -115,12 +104,12 @@ class FaultyTarget:
         for _ in range(5):
             replicas, manager, version = self.target.told
             self.memory, _ = memories.observe(
-                self.scaler, self.memory, ScaleObservation(replicas, manager), self.now
+                self.scaler, self.memory, ScaleObservation(replicas, manager), self.time
             )
-            seen = Observation(replicas, replicas, "app=web", pods(replicas), [wanted])
-            made = guarded.decide(self.scaler, seen, self.memory, self.now, circumstances)
+            seen = Observation(replicas, replicas, "app=web", pods(replicas), [wanted], set_by=self.set_by)
+            made = guarded.decide(self.scaler, seen, self.memory, self.time, circumstances)
             if not made.rescale:
-                self.memory, _ = memories.commit(self.memory, made, seen, self.now)
+                self.memory, _ = memories.commit(self.memory, made, seen, self.time)
                 self.store()
                 return made
             if version != self.target.version:
@@ -132,7 +121,7 @@ class FaultyTarget:
             self.target.set(made.replicas, OWN, self.time)
             if outcome == "lost":
                 break  # the write succeeded, but its response was lost
-            self.memory, _ = memories.commit(self.memory, made, seen, self.now)
+            self.memory, _ = memories.commit(self.memory, made, seen, self.time)
             if outcome != "status lost":
                 self.store()
             self.watch()
@@ -141,11 +130,11 @@ class FaultyTarget:
             self.scaler,
             msgspec.structs.replace(seen, write_error="it failed"),
             self.memory,
-            self.now,
+            self.time,
             circumstances,
         )
         assert not told.rescale
-        self.memory, _ = memories.commit(self.memory, told, seen, self.now)
+        self.memory, _ = memories.commit(self.memory, told, seen, self.time)
         return told
 
     def store(self) -> None:
@@ -272,7 +261,7 @@ def test_nothing_is_written_in_a_pause(first: int, steps: list[tuple[Any, ...]])
     )
     world.watch()
     for step in steps:
-        paused = world.memory.conflicts.is_paused(world.now)
+        paused = world.memory.conflicts.is_paused(world.time)
         writes = len(world.writes)
         run(world, step)
         assert not paused or len(world.writes) == writes
