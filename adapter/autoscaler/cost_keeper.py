@@ -22,7 +22,7 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import OptionState, is_active
-from adapter.autoscaler.decide.restraint import Restraint, restraint_of
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
@@ -160,7 +160,7 @@ class CostKeeper(Outlet[CostJob]):
             if boosting.only_advised(memory, boost, now):
                 return choice.replicas
             return removal.foresee(choice, memory, current, now + boost.period + SECOND)
-        is_held = restraint_of(choice, state.spec.prepared.limits) is Restraint.HELD
+        is_held = choice.restraint is Restraint.HELD
         if not is_held or state.spec.object.only_advises:  # then nothing is written when the window ends
             return choice.replicas
         return removal.foresee(choice, memory, current, now + int(AHEAD_SECONDS * SECOND))

@@ -15,6 +15,7 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Reading,
     Unavailable,
+    Ways,
 )
 from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.decide.restraint import Restraint
@@ -131,7 +132,7 @@ def _moment(state: AutoscalerState, at: int) -> str:
 
 
 def _limited_by(state: AutoscalerState) -> str:
-    return "" if state.last is None else state.last.restraint.value
+    return "" if state.last is None else state.last.decision.restraint.value
 
 
 def _limits(state: AutoscalerState) -> views.LimitsView:
@@ -388,10 +389,14 @@ def _seconds(span: int) -> float:
 
 
 def _value(reading: Reading) -> Mapping[str, Any]:
+    if isinstance(reading, Ways):
+        *ways, shown = map(_value, reading.ways)
+        for way in reversed(ways):
+            shown = {**way, "faster": shown}
+        return shown
     if isinstance(reading, PodsReading):
         left_out = {"leftOut": dict(reading.left_out)} if reading.left_out else {}
-        faster = {} if reading.faster is None else {"faster": _value(reading.faster)}
-        return {"values": dict(reading.values), "overdue": reading.overdue, **left_out, **faster}
+        return {"values": dict(reading.values), "overdue": reading.overdue, **left_out}
     if isinstance(reading, ObjectReading):
         return {"value": reading.value, "readyThen": reading.ready_then, "overdue": reading.overdue}
     if isinstance(reading, ExternalReading):

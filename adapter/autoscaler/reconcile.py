@@ -155,7 +155,7 @@ class Reconciler:
             self.floors.follow(state, now)
         if state.spec.violations:
             time, why = self.clock.time_of_day(now), str(state.spec.violations[0])
-            self._conclude(state, guarded.refuse(state.memory, why, time), now)
+            self._conclude(state, guarded.refuse(state.spec.prepared, state.memory, why, time), now)
             return None
         target = state.subscriptions.find_target()
         if isinstance(target, Unfound):

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
+from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, usual_way
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
-from adapter.autoscaler.decide.trace import Step, undecided
+from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
@@ -67,7 +67,7 @@ class JournalEntry(NamedTuple):
     @property
     def weight(self) -> int:
         """Its estimated size in bytes."""
-        readings = (metric.reading for metric in self.inputs)
+        readings = (usual_way(metric.reading) for metric in self.inputs)
         values = sum(len(read.values) for read in readings if isinstance(read, PodsReading | ExternalReading))
         inputs = 0 if self.record is None else self.record.inputs.weight + _VALUE_BYTES * values
         return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values + inputs
@@ -218,7 +218,7 @@ class Reporter:
                 state.memory.status,
                 state.recent_changes(now),
                 state.backlog_credits,
-                "" if state.last is None else state.last.restraint.value,
+                "" if state.last is None else state.last.decision.restraint.value,
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
@@ -249,7 +249,7 @@ class Reporter:
                 current=None if snapshot is None else current,
                 replicas=desired,
                 outcome=outcome,
-                reason=undecided(choice.trace) if desired is None else choice.reason,
+                reason=choice.obstacle.text() if desired is None and choice.obstacle else choice.reason,
                 error=choice.error,
                 pods=0 if snapshot is None else len(snapshot.observation.pods),
                 inputs=metrics,

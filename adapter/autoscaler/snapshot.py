@@ -13,7 +13,7 @@ is ours.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,12 +22,15 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
     SETTLING,
+    ExternalReading,
+    ObjectReading,
     Observation,
     OptionState,
     PodsReading,
     Reading,
     Settings,
     Unavailable,
+    Ways,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
@@ -54,6 +57,8 @@ from adapter.model.clock import DecisionClock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.learned_usage import LearnedUsage
 from adapter.model.pods import PodFacts
+
+_R = TypeVar("_R", bound=PodsReading | ObjectReading | ExternalReading)
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 MOST_VALUES = 100_000
@@ -330,7 +335,7 @@ class Subscriptions:
         stale = self._context.followers.pods.stale()
         behind = self._find_lag(target, pods, monotonic)
 
-        def completed(reading: Reading, sampled: int | None, span: int | None, *, by_pods: bool) -> Reading:
+        def completed(reading: _R, sampled: int | None, span: int | None, *, by_pods: bool) -> _R:
             changes: dict[str, Any] = {}
             if why := stale or (behind if by_pods else ""):
                 changes = {"overdue": why}
@@ -349,11 +354,13 @@ class Subscriptions:
             usual, slow = source, ""
             if self._own_usages and isinstance(source, OwnUsageSource):
                 usual, slow = source.slow, source.why
-            if not isinstance(reading, Unavailable):
+            if isinstance(reading, Ways):
+                first, *others = reading.ways
+                first = completed(first, usual.sampled, usual.span, by_pods=by_pods)
+                later = (completed(way, sampled, span, by_pods=by_pods) for way in others)
+                reading = Ways((first, *later))
+            elif not isinstance(reading, Unavailable):
                 reading = completed(reading, usual.sampled, usual.span, by_pods=by_pods)
-            if isinstance(reading, PodsReading) and reading.faster is not None:
-                faster = completed(reading.faster, sampled, span, by_pods=by_pods)
-                reading = msgspec.structs.replace(reading, faster=faster)
             fault = getattr(source, "scrape_fault", "")
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow, fault))
         self._rank(inputs, context)

@@ -405,7 +405,7 @@ class AutoscalerState:
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
         own, time = self.spec.prepared.limits, self.clock.time_of_day(now)
-        self.last = LastDecision.after(self.last, decision, snapshot, own, time)
+        self.last = LastDecision(time, snapshot, decision)
         self.turn.since = self.turn.since or time
         if self.past is not None:
             floor = self.memory.boost.floor

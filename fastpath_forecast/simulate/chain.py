@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from adapter.autoscaler.decide.calculator import Situation
-from adapter.autoscaler.decide.observation import PodsReading, Reading, Unavailable
+from adapter.autoscaler.decide.observation import PodsReading, Reading, Unavailable, Ways
 from adapter.autoscaler.metrics.idleness import SAMPLES
 from adapter.model.timestamps import SECOND
 from fastpath_forecast.simulate.deciders import Decider
@@ -258,10 +256,7 @@ class Chain:
         faster = self._measured(index, sight, sight.millis[index], workload)
         if not isinstance(faster, PodsReading):
             return reading
-        if not isinstance(reading, PodsReading):
-            why = reading.message if isinstance(reading, Unavailable) else ""
-            return PodsReading({}, overdue=why, faster=faster)
-        return msgspec.structs.replace(reading, faster=faster)
+        return Ways.beside(reading, faster)
 
     def _measured(self, index: int, sight: Sight, milli: int | None, workload: Workload) -> Reading:
         """Return the reading of one signal."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from adapter.autoscaler.decide import restraint as restraints
 from adapter.autoscaler.decide.restraint import Restraint
 from fastpath_forecast.simulate.deciders import Decider
 
@@ -88,7 +87,7 @@ class Recording:
         """Note the restraint of the first chain, and the floor that the second one gives it."""
         if decider.last is None:
             return
-        restraint = restraints.find_limit(decider.last, decider.spec.limits)
+        restraint = decider.last.limit
         if place == 0:
             self._restraint = restraint
         elif restraint is Restraint.SCHEDULED:

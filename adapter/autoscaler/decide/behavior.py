@@ -13,6 +13,7 @@ import msgspec
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.history import Events, History, Recommendations, changed_within
 from adapter.autoscaler.decide.numbers import w32
+from adapter.autoscaler.decide.restraint import HELD, HIGHEST, LIMITED, LOWEST, Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.timestamps import SECOND
 
@@ -51,17 +52,34 @@ class Normalized(msgspec.Struct, frozen=True, gc=False):
     """The count that is allowed now.
 
     `stabilized` is the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is True
-    if `is_limited`: a policy or a bound changed the stabilized count.
+    if `is_limited`: a policy or a bound changed the stabilized count. `restraint` says what of all that
+    applies, None for nothing.
     """
 
     replicas: int
     stabilized: str
     limited: str
     is_limited: bool
+    restraint: Restraint | None
     steps: tuple[Step, ...]
 
 
+def _restraint(wanted: int, stable: int, replicas: int, limit: Restraint | None) -> Restraint | None:
+    """Return what applies; `limit` is what changed the stable count, None if nothing did."""
+    # Past recommendations may ask for more than is allowed, when the metrics no longer do.
+    if stable != wanted and (limit is None or wanted <= replicas < stable):
+        return HELD
+    return limit
+
+
 # -- without behavior ----------------------------------------------------------------------------------------
+
+
+_LEGACY_LIMITS = {
+    "ScaleUpLimit": ("twice the replicas, at least 4, in one sync", LIMITED),
+    "TooManyReplicas": ("the maximum", HIGHEST),
+    "TooFewReplicas": ("the minimum", LOWEST),
+}
 
 
 def normalize_legacy(
@@ -85,18 +103,16 @@ def normalize_legacy(
         replicas, reason = stable, "DesiredWithinRange"
     facts = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
+    limit = None
     if replicas != stable:
-        by = {
-            "ScaleUpLimit": "twice the replicas, at least 4, in one sync",
-            "TooManyReplicas": "the maximum",
-            "TooFewReplicas": "the minimum",
-        }[reason]
+        by, limit = _LEGACY_LIMITS[reason]
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
     return Normalized(
         replicas,
         "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
         reason,
         replicas != stable,
+        None if replicas == wanted == stable else _restraint(wanted, stable, replicas, limit),
         steps,
     )
 
@@ -128,25 +144,27 @@ def normalize(
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""
+    limited_by = None
     if stable > current:
         limit, policy = raise_limit(current, up, history.ups, history.downs, now)
         limit = max(limit, current)
         cap = min(limits.highest, limit)
         if stable > cap:
-            replicas, reason, by = cap, "ScaleUpLimit", policy
+            replicas, reason, by, limited_by = cap, "ScaleUpLimit", policy, LIMITED
             if limits.highest <= limit:
-                reason, by = "TooManyReplicas", "the maximum"
+                reason, by, limited_by = "TooManyReplicas", "the maximum", HIGHEST
     elif stable < current:
         limit, policy = lower_limit(current, down, history.ups, history.downs, now)
         limit = min(limit, current)
         floor = max(limits.lowest, limit)
         if stable < floor:
-            replicas, reason, by = floor, "ScaleDownLimit", policy
+            replicas, reason, by, limited_by = floor, "ScaleDownLimit", policy, LIMITED
             if limits.lowest >= limit:
-                reason, by = "TooFewReplicas", "the minimum"
+                reason, by, limited_by = "TooFewReplicas", "the minimum", LOWEST
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
-    return Normalized(replicas, stabilized, reason, replicas != stable, steps)
+    restraint = None if replicas == wanted == stable else _restraint(wanted, stable, replicas, limited_by)
+    return Normalized(replicas, stabilized, reason, replicas != stable, restraint, steps)
 
 
 _DISABLED = "a policy that is disabled"

@@ -19,8 +19,8 @@ import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ForeignChange
-from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import Band, Observation, PodsReading, Reading, Unavailable
+from adapter.autoscaler.decide.decision import Event, Sync
+from adapter.autoscaler.decide.observation import Band, PodsReading, Reading, Unavailable, Ways
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Metadata
@@ -94,41 +94,32 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
 
     Where only some pods have such values, these count as pods without one, and the others may raise.
     """
-    known: list[Reading] = []
-    for given in readings:
-        reading = given
-        if isinstance(given, PodsReading) and given.faster is not None:
-            # One of the two that may be out of date does not keep the other from raising.
-            later: PodsReading | None = given.faster
-            if given.faster.overdue:
-                later = given.faster.without_overdue() if given.faster.overdue_pods else None
-            reading = later if given.overdue and later else msgspec.structs.replace(given, faster=later)
-        if isinstance(reading, Unavailable) or not reading.overdue:
-            known.append(reading)
-            continue
-        rest = (
-            reading.without_overdue() if isinstance(reading, PodsReading) and reading.overdue_pods else None
-        )
-        known.append(rest if rest and rest.values else Unavailable("Stale", f"not fresh: {reading.overdue}"))
-    return known
+    return [_fresh(reading) for reading in readings]
 
 
-def refusal(
-    decision: Decision,
-    observation: Observation,
-    memory: Boosting,
-    boost: Boost,
-    band: Band,
-    now: int,
-    least: int = 0,
-) -> str:
-    """Return why a decision is not written, "" if it is.
+def _fresh(reading: Reading) -> Reading:
+    if isinstance(reading, Ways):
+        # One of them that may be out of date does not keep the others from raising.
+        usual, *others = reading.ways
+        later = [known for way in others if (known := way.fresh) is not None]
+        if later:
+            return Ways(tuple(later if usual.overdue else [usual, *later]))
+        reading = usual
+    if isinstance(reading, Unavailable) or not reading.overdue:
+        return reading
+    rest = reading.fresh if isinstance(reading, PodsReading) else None
+    return rest if rest and rest.values else Unavailable("Stale", f"not fresh: {reading.overdue}")
+
+
+def refusal(sync: Sync, memory: Boosting, boost: Boost, least: int) -> str:
+    """Return why the count of a sync is not written, "" if it is.
 
     A raise has to exceed both spec.replicas and the pods that exist by more than the tolerance, so that the
     surge pods of a rollout do not become permanent. One to the floor of a schedule or a forecast, `least`, is
     exact.
     """
-    if demotion := active_demotion(memory, boost, now):
+    replicas, observation = sync.replicas, sync.observation
+    if demotion := active_demotion(memory, boost, sync.now):
         return f"boosting is off: field manager {demotion.by} reverted two raises"
     if boost.mode != BOOST:
         return "fastpath.io/mode is advise"
@@ -138,13 +129,13 @@ def refusal(
         return "the HPA has the condition AmbiguousSelector"
     if observation.replicas == 0:
         return "the target is at zero; only the HPA scales from zero"
-    if decision.replicas < observation.replicas:
+    if replicas < observation.replicas:
         return "boost never scales down; the HPA does"
-    if decision.replicas <= least:
+    if replicas <= least:
         return ""
     for count in (observation.replicas, observation.status_replicas):
-        if decision.replicas <= count * band.high:
-            return f"{decision.replicas} replicas do not exceed {count} by more than the tolerance"
+        if replicas <= count * sync.spec.band.high:
+            return f"{replicas} replicas do not exceed {count} by more than the tolerance"
     return ""
 
 

@@ -47,7 +47,8 @@ class Proposal(msgspec.Struct, frozen=True):
     `overflowed` says that a sum or a percentage exceeded its integer type, so that `replicas` is meaningless.
     `withheld` is why the proposal must not be used although the value is known, "" if it may be. `lasting` is
     what a stabilization window remembers of it, None for `replicas`: without the pods of the time of the
-    sample, which only keep this sample from lowering the count again.
+    sample, which only keep this sample from lowering the count again. `tolerated` says that the ratio is
+    within tolerance.
     """
 
     replicas: int
@@ -58,6 +59,7 @@ class Proposal(msgspec.Struct, frozen=True):
     overflowed: bool = False
     withheld: str = ""
     lasting: int | None = None
+    tolerated: bool = False
 
     @property
     def remembered(self) -> int:
@@ -233,10 +235,8 @@ def _replicas_for_pods(
     # Unready pods count in a scale-up only: as idle, because they may take load once they are Ready.
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:
-        if situation.band.holds(ratio):
-            replicas, last = _stay(ratio, situation)
-        else:
-            replicas, last = _multiply(ratio, groups.ready)
+        tolerated = situation.band.holds(ratio)
+        replicas, last = _stay(ratio, situation) if tolerated else _multiply(ratio, groups.ready)
         lessened = _count_former_pods(ratio, groups.ready, reading.most_then, replicas, situation)
     else:
         repaired = dict(values)
@@ -259,7 +259,11 @@ def _replicas_for_pods(
             "unready": len(groups.unready) if up_unready else 0,
         }
         steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
-        replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
+        tolerated = situation.band.holds(again.ratio)
+        if tolerated:
+            replicas, last = _stay(again.ratio, situation)
+        else:
+            replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
         lessened = _count_former_pods(again.ratio, len(repaired), reading.most_then, replicas, situation)
     lasting = None
     if lessened is not None:
@@ -272,13 +276,12 @@ def _replicas_for_pods(
         measured.average,
         overflowed=overflowed,
         lasting=lasting,
+        tolerated=tolerated,
     )
 
 
 def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tuple[int, Step]:
     """Compute replicas after the repair, which may not reverse the direction of the first average."""
-    if situation.band.holds(ratio):
-        return _stay(ratio, situation)
     if (first < 1.0 < ratio) or (first > 1.0 > ratio):
         return situation.replicas, Step(
             "turned", {"first": first, "ratio": ratio, "replicas": situation.replicas}
@@ -350,10 +353,10 @@ def ratio_replicas(
     value = reading.value if isinstance(reading, ObjectReading) else _capped_sum(reading.values)
     ratio = numbers.ratio(value, target)
     steps: tuple[Step, ...] = (_value_step(metric, value, target, None, ratio),)
-    lasting = None
+    lasting, tolerated = None, situation.replicas != 0 and situation.band.holds(ratio)
     if situation.replicas == 0:
         replicas, last = _multiply(ratio, 1)
-    elif situation.band.holds(ratio):
+    elif tolerated:
         replicas, last = _stay(ratio, situation)
     elif not situation.pods:
         return Unavailable("NoPods", f"unable to calculate ready pods: {_NO_PODS.message}")
@@ -370,7 +373,7 @@ def ratio_replicas(
         if lessened := _count_former_pods(ratio, ready, reading.most_then, replicas, situation):
             lasting, (replicas, (*before, last)) = replicas, lessened
             steps = (*steps, *before)
-    return Proposal(replicas, (*steps, last), value=value, lasting=lasting)
+    return Proposal(replicas, (*steps, last), value=value, lasting=lasting, tolerated=tolerated)
 
 
 def _capped_sum(values: Sequence[int]) -> int:
@@ -406,12 +409,11 @@ def per_pod_replicas(
                 break
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
-    steps = (_value_step(metric, usage, target, exist, ratio),)
+    steps: tuple[Step, ...] = (_value_step(metric, usage, target, exist, ratio),)
     average = INT64_MAX if cut and float(usage) >= 2.0**63 else numbers.ceil64(numbers.ratio(usage, exist))
     if situation.band.holds(ratio):
-        return Proposal(
-            exist, (*steps, _tolerated(ratio, situation.band, exist, exist=True)), average=average
-        )
+        steps = (*steps, _tolerated(ratio, situation.band, exist, exist=True))
+        return Proposal(exist, steps, average=average, tolerated=True)
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
     facts = {"measured": usage, "target": target, "product": quotient, "replicas": replicas}

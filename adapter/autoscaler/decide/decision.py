@@ -5,19 +5,26 @@ history and the time are arguments, and the result says what to write. It is the
 these values.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 import msgspec
 
 from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide import pending as pending_capacity
-from adapter.autoscaler.decide.behavior import Normalized
+from adapter.autoscaler.decide.behavior import Normalized, ReplicaLimits
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.history import History, with_event
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, Unavailable
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    Reading,
+    Unavailable,
+)
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
+from adapter.autoscaler.decide.restraint import FOLLOWS, HIGHEST, LOWEST, TOLERATED, Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
 from adapter.model import label_selectors, memo
@@ -61,7 +68,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
     much pending capacity has reduced that, None without the option. `spec` is what it was made with, None if
     no spec was used. `draining` is since when scale-downs wait for pods to become idle, None if this one does
-    not.
+    not. `restraint` is what kept the count where it is, `limit` which limit applied to it, whether it is
+    written or not. `obstacle` is the last step that kept it from being decided or written.
     """
 
     replicas: int
@@ -79,20 +87,54 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     covered: int | None = None
     spec: PreparedSpec | None = None
     draining: int | None = None
+    restraint: Restraint = FOLLOWS
+    limit: Restraint = FOLLOWS
+    obstacle: Step | None = None
 
 
-class _Sync(msgspec.Struct):
-    """The state of one sync while it is computed.
+class Veto(NamedTuple):
+    """Why a count is not written: a reason, and a text for people.
 
-    `statuses` are those of the metrics, None if none was computed. `error` is that of the sync, and before it
-    ends that of the metrics that failed. `lasting` is what the windows remember in place of `wanted`.
+    Both are shown in the condition `kind`, which does not hold. `tells` adds an event when that begins.
+    """
+
+    reason: str
+    text: str
+    kind: str = ABLE_TO_SCALE
+    tells: bool = False
+
+
+class Draining(NamedTuple):
+    """A scale-down goes no lower than `least`, by pods that are idle; `since` is when that began."""
+
+    least: int
+    since: int
+
+
+class Sync(msgspec.Struct):
+    """One sync while it is decided: inputs that guards may change, and what has come of them so far.
+
+    `status` is that before the sync. `fallback` is the least count while a metric has no value, 0 without
+    one. `is_decided` says that the scale was looked at, `desired` is the count then, and `replicas` the one
+    after the sync if there is no veto; `rescales` says that it is another. `able` is the reason of
+    AbleToScale if nothing is written. `undrained` is the count if it did not wait for `waiting` idle pods,
+    since `draining`. `statuses` are those of the metrics, None if none was computed. `error` is that of the
+    sync, and before it ends that of the metrics that failed. `lasting` is what the windows remember in place
+    of `wanted`. `tolerated` says that a ratio is within tolerance. `restraint` is what counts before any
+    `limit`. With `veto` nothing is written.
     """
 
     spec: PreparedSpec
     observation: Observation
+    status: HorizontalPodAutoscalerStatus
     history: History
     now: int
+    readings: Sequence[Reading]
     conditions: Conditions
+    replicas: int
+    rescales: bool = False
+    fallback: int = 0
+    drain: Draining | None = None
     events: list[Event] = []
     steps: list[Step] = []
     statuses: tuple[MetricStatus, ...] | None = None
@@ -101,180 +143,278 @@ class _Sync(msgspec.Struct):
     wanted: int | None = None
     lasting: int | None = None
     covered: int | None = None
+    is_decided: bool = False
+    desired: int | None = None
+    reason: str = ""
+    able: str = "SucceededGetScale"
+    undrained: int | None = None
+    waiting: int = 0
+    draining: int | None = None
+    veto: Veto | None = None
+    limit: Restraint | None = None
+    tolerated: bool = False
+    restraint: Restraint | None = None
+    obstacle: Step | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        spec: PreparedSpec,
+        observation: Observation,
+        status: HorizontalPodAutoscalerStatus,
+        history: History,
+        now: int,
+    ) -> Self:
+        before = Conditions(status.conditions or (), observation.time_of_day(now))
+        current, readings = observation.replicas, observation.readings
+        return cls(spec, observation, status, history, now, readings, before, current, steps=[*spec.opening])
+
+    def settle(self, desired: int) -> None:
+        """Note the count that is decided."""
+        self.desired = desired
+        if not self.observation.write_error:
+            self.replicas, self.rescales = desired, desired != self.replicas
 
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
 
-    def end(self, desired: int | None, *, rescale: bool = False, reason: str = "") -> Decision:
-        """Return the decision: `desired` is to be written with `rescale`; None if no count was decided.
+    def stop(self, name: str, facts: Mapping[str, object], restraint: Restraint | None = None) -> None:
+        """Add a step that keeps the count from being decided or written."""
+        self.obstacle = Step(name, facts)
+        self.steps.append(self.obstacle)
+        self.restraint = restraint or self.restraint
+
+    def record(self, replicas: int) -> None:
+        """Count as recommended: the stabilization window begins with it."""
+        recommendations = self.history.recommendations.recorded(replicas, self.now)
+        self.history = msgspec.structs.replace(self.history, recommendations=recommendations)
+
+    def conclude(self, veto: Veto | None = None) -> None:
+        """Note that the count is written, or why it is not: because of `veto`, or as it has failed."""
+        current, self.veto = self.observation.replicas, veto
+        has_failed = self.observation.write_error and self.desired not in {None, current}
+        if has_failed:
+            self._fail()
+        if self.is_decided:
+            replicas, reason = self.replicas, self.reason
+            if self.undrained is not None and not self.observation.write_error:
+                replicas = self.undrained
+            if replicas == current:
+                reason = ""
+            self.steps.append(Step("result", {"current": current, "replicas": replicas, "reason": reason}))
+        if self.waiting:
+            self.steps.append(Step("draining", {"replicas": self.replicas, "pods": self.waiting}))
+        if veto is not None:
+            self._withhold(veto)
+        elif self.rescales:
+            self._write()
+        elif not has_failed:
+            self.conditions.set(ABLE_TO_SCALE, holds=True, reason=self.able)
+
+    def close(self, spec: PreparedSpec) -> Decision:
+        """Return the decision, made with `spec`.
 
         Without a decided count, and if it could not be written, the status keeps the previous one.
         """
-        before, current = self.observation.status, self.observation.replicas
-        after = desired if rescale and desired is not None else current
+        before, current, after = self.status, self.observation.replicas, self.replicas
         time = self.observation.time_of_day(self.now)
+        is_written = self.rescales and self.veto is None
+        follows = TOLERATED if self.tolerated and not is_written else FOLLOWS
+        has_count = not self.is_decided or self.desired == after
         status = HorizontalPodAutoscalerStatus(
-            last_scale_time=Instant(time) if rescale else before.last_scale_time,
+            last_scale_time=Instant(time) if is_written else before.last_scale_time,
             current_replicas=current,
-            desired_replicas=after if desired == after else before.desired_replicas,
+            desired_replicas=after if has_count else before.desired_replicas,
             current_metrics=self.statuses,
             conditions=self.conditions.listed(),
         )
-        self.steps.append(Step("result", {"current": current, "replicas": after, "reason": reason}))
         return Decision(
-            replicas=after,
-            rescale=rescale,
-            reason=reason,
+            replicas=after if self.veto is None else current,
+            rescale=is_written,
+            reason="" if after == current else self.reason,
             status=status,
             status_changed=not conditions.same_status(before, status),
             events=tuple(self.events),
             error=self.error,
             history=self.history,
             trace=tuple(self.steps),
-            desired=desired,
+            desired=self.desired,
             absent=self.absent,
             wanted=self.wanted,
             covered=self.covered,
-            spec=self.spec,
+            spec=spec,
+            draining=self.draining,
+            restraint=self.restraint or self.limit or follows,
+            limit=self.limit or FOLLOWS,
+            obstacle=self.obstacle,
         )
+
+    def _withhold(self, veto: Veto) -> None:
+        before = conditions.find(self.status.conditions, veto.kind)
+        if veto.tells and (before is None or before.reason != veto.reason):
+            self.warn(veto.reason, veto.text)
+        self.conditions.set(veto.kind, holds=False, reason=veto.reason, message=veto.text)
+        self.conditions.settle()
+        facts = {"replicas": self.replicas, "current": self.observation.replicas, "message": veto.text}
+        self.stop("withheld", facts, Restraint.WITHHELD)
+
+    def _fail(self) -> None:
+        problem = self.observation.write_error
+        self.warn("FailedRescale", f"New size: {self.desired}; reason: {self.reason}; error: {problem}")
+        text = f"the HPA controller was unable to update the target scale: {problem}"
+        self.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
+        self.stop("failed", {"done": "written", "message": problem}, Restraint.FAILED)
+        self.error = f"failed to rescale {self.spec.target}: {problem}"
+
+    def _write(self) -> None:
+        spec, current, replicas = self.spec, self.observation.replicas, self.replicas
+        text = f"the HPA controller was able to update the target scale to {replicas}"
+        self.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
+        done = f"New size: {replicas}; reason: {self.reason}"
+        self.events.append(Event("Normal", "SuccessfulRescale", done))
+        ups, downs = self.history.ups, self.history.downs
+        if spec.up is not None and spec.down is not None:
+            if replicas > current:
+                ups = with_event(ups, replicas - current, self.now, spec.up.longest_period)
+            else:
+                downs = with_event(downs, current - replicas, self.now, spec.down.longest_period)
+            self.history = msgspec.structs.replace(self.history, ups=ups, downs=downs)
+        if spec.settings.scale_to_zero:
+            to_zero = replicas == 0 and spec.limits.lowest == 0 and spec.has_outer_metric
+            reason_of_zero = "ScaledToZero" if to_zero else "NotScaledToZero"
+            self.conditions.set(SCALED_TO_ZERO, holds=to_zero, reason=reason_of_zero)
+        else:
+            self.conditions.remove(SCALED_TO_ZERO)
 
 
 def decide(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
     """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
-    current, (lowest, highest) = observation.replicas, spec.limits
-    before = Conditions(observation.status.conditions or (), observation.time_of_day(now))
-    sync = _Sync(spec, observation, history, now, before, steps=[*spec.opening])
-    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
+    sync = Sync.begin(spec, observation, observation.status, history, now)
+    follow(sync)
+    sync.conclude()
+    return sync.close(spec)
+
+
+def follow(sync: Sync) -> None:
+    """Decide the count of a sync."""
+    spec, history = sync.spec, sync.history
+    current, (lowest, highest) = sync.observation.replicas, spec.limits
+    sync.is_decided = True
+    if not sync.conditions.holds(ABLE_TO_SCALE):  # it begins now, even if it ends with this sync
+        sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=sync.able)
     facts = {
         "target": spec.target,
         "replicas": current,
-        "statusReplicas": observation.status_replicas,
+        "statusReplicas": sync.observation.status_replicas,
         "min": lowest,
         "max": highest,
     }
     sync.steps.append(Step("start", facts))
     if history.recommendations.empty:
-        first = history.recommendations.recorded(current, now)
-        sync.history = msgspec.structs.replace(history, recommendations=first)
+        sync.record(current)
         sync.steps.append(Step("first", {"replicas": current}))
     if current == 0:
         gate = spec.settings.scale_to_zero
-        came_to_zero = gate and conditions.holds(observation.status.conditions, SCALED_TO_ZERO)
+        came_to_zero = gate and sync.conditions.holds(SCALED_TO_ZERO)
         if came_to_zero and (lowest != 0 or spec.has_outer_metric):
-            return _follow_metrics(sync, from_zero=True)
+            _follow_metrics(sync, from_zero=True)
+            return
         # Another client scaled the target to zero.
         sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
         if not gate:
             sync.conditions.remove(SCALED_TO_ZERO)
         sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
-        return sync.end(0)
+        sync.restraint = Restraint.DISABLED
+        sync.settle(0)
+        return
     if lowest <= current <= highest:
-        return _follow_metrics(sync, from_zero=False)
-    bound, side, what, reason = lowest, "below", "minimum", _BELOW_MIN
+        _follow_metrics(sync, from_zero=False)
+        return
+    bound, side, what, sync.reason = lowest, "below", "minimum", _BELOW_MIN
     if current > highest:
-        bound, side, what, reason = highest, "above", "maximum", _ABOVE_MAX
+        bound, side, what, sync.reason = highest, "above", "maximum", _ABOVE_MAX
     sync.steps.append(Step("bounds", {"current": current, "side": side, "bound": bound, "what": what}))
-    return _rescale(sync, bound, reason)
+    sync.limit = spec.highest if current > highest else spec.lowest
+    sync.settle(bound)
 
 
-def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
+def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
     current, lowest = sync.observation.replicas, sync.spec.limits.lowest
     proposed, description = _compute_metrics(sync)
-    least = sync.observation.fallback if sync.absent else 0
+    least = sync.fallback if sync.absent else 0
     if proposed is None:
         sync.warn("FailedComputeMetricsReplicas", sync.error)
         whole = "failed to compute desired number of replicas based on listed metrics for"
         sync.error = f"{whole} {sync.spec.target}: {sync.error}"
         if least <= current:
-            return sync.end(None)
+            return
     desired = max(0, proposed or 0)
-    reason = ""  # Set before limits, as upstream: a raise by past recommendations alone has none.
+    # Set before limits, as upstream: a raise by past recommendations alone has none.
     if least > max(desired, current):
-        desired, reason = least, _FALLBACK
+        desired, sync.reason = least, _FALLBACK
         sync.steps.append(Step("fallback", {"replicas": least}))
     elif desired > current:
-        reason = f"{description} above target"
+        sync.reason = f"{description} above target"
     elif desired < current:
-        reason = "All metrics below target"
+        sync.reason = "All metrics below target"
     normalized = _normalize(sync, desired)
     replicas = normalized.replicas
     if from_zero and lowest != 0 and replicas < lowest:
-        replicas, reason = lowest, reason or _BELOW_MIN
+        replicas, sync.reason = lowest, sync.reason or _BELOW_MIN
         sync.steps.append(Step("raised", {"replicas": replicas}))
+    sync.settle(replicas)
     if replicas == current:
-        sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
-        return sync.end(current)
-    return _rescale(sync, replicas, reason)
+        sync.able = normalized.stabilized
 
 
-def _normalize(sync: _Sync, desired: int) -> Normalized:
+def _normalize(sync: Sync, desired: int) -> Normalized:
     """Apply windows and limits, set their condition, and record the recommendation.
 
     If the pods of the time of the sample have raised it, it is recorded without them. They protect from this
     sample, which a window would remember for its whole length: each shrink would wait for another window.
     """
-    spec, now, history = sync.spec, sync.now, sync.history
-    current, limits = sync.observation.replicas, spec.limits
-    if spec.up is None or spec.down is None:
-        window = spec.settings.downscale_stabilization
-        normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
-    else:
-        normalized = behavior.normalize(desired, current, limits, spec.up, spec.down, history, now)
-    remembered = desired if sync.lasting is None or desired != sync.wanted else min(desired, sync.lasting)
-    recommendations = history.recommendations.recorded(remembered, now)
-    sync.history = msgspec.structs.replace(history, recommendations=recommendations)
-    sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
+    spec, drain = sync.spec, sync.drain
+    normalized = _within(sync, desired, spec.limits)
     sync.steps += normalized.steps
+    if normalized.is_limited or not sync.absent:
+        limit = normalized.restraint
+        sync.limit = spec.lowest if limit is LOWEST else spec.highest if limit is HIGHEST else limit
+    if drain is not None and normalized.replicas < drain.least:
+        sync.undrained, sync.draining = normalized.replicas, drain.since
+        sync.waiting, sync.restraint = drain.least - normalized.replicas, Restraint.DRAINING
+        normalized = _within(sync, desired, ReplicaLimits(drain.least, spec.limits.highest))
+    remembered = desired if sync.lasting is None or desired != sync.wanted else min(desired, sync.lasting)
+    recommendations = sync.history.recommendations.recorded(remembered, sync.now)
+    sync.history = msgspec.structs.replace(sync.history, recommendations=recommendations)
+    sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
+    if sync.waiting:
+        text = f"{sync.waiting} of the pods that go are not idle yet"
+        sync.conditions.set(SCALING_LIMITED, holds=True, reason="Draining", message=text)
     return normalized
 
 
-def _rescale(sync: _Sync, replicas: int, reason: str) -> Decision:
-    """Return a decision with a new count, or with the error if it could not be written."""
-    spec, observation = sync.spec, sync.observation
-    current = observation.replicas
-    if problem := observation.write_error:
-        sync.warn("FailedRescale", f"New size: {replicas}; reason: {reason}; error: {problem}")
-        text = f"the HPA controller was unable to update the target scale: {problem}"
-        sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
-        sync.steps.append(Step("failed", {"done": "written", "message": problem}))
-        sync.error = f"failed to rescale {spec.target}: {problem}"
-        return sync.end(replicas)
-    text = f"the HPA controller was able to update the target scale to {replicas}"
-    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
-    sync.events.append(Event("Normal", "SuccessfulRescale", f"New size: {replicas}; reason: {reason}"))
-    ups, downs = sync.history.ups, sync.history.downs
-    if spec.up is not None and spec.down is not None:
-        if replicas > current:
-            ups = with_event(ups, replicas - current, sync.now, spec.up.longest_period)
-        else:
-            downs = with_event(downs, current - replicas, sync.now, spec.down.longest_period)
-        sync.history = msgspec.structs.replace(sync.history, ups=ups, downs=downs)
-    if spec.settings.scale_to_zero:
-        to_zero = replicas == 0 and spec.limits.lowest == 0 and spec.has_outer_metric
-        reason_of_zero = "ScaledToZero" if to_zero else "NotScaledToZero"
-        sync.conditions.set(SCALED_TO_ZERO, holds=to_zero, reason=reason_of_zero)
-    else:
-        sync.conditions.remove(SCALED_TO_ZERO)
-    return sync.end(replicas, rescale=True, reason=reason)
+def _within(sync: Sync, desired: int, limits: ReplicaLimits) -> Normalized:
+    """Return a count within windows, policies and limits."""
+    spec, current, history = sync.spec, sync.observation.replicas, sync.history
+    if spec.up is None or spec.down is None:
+        window = spec.settings.downscale_stabilization
+        recommendations = history.recommendations
+        return behavior.normalize_legacy(desired, current, limits, window, recommendations, sync.now)
+    return behavior.normalize(desired, current, limits, spec.up, spec.down, history, sync.now)
 
 
 def without_scale(
     spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, time: int
 ) -> Decision:
     """Return the decision of a sync at a time of day whose scale could not be read: event and condition."""
-    after = Conditions(status.conditions or (), time)
+    sync = Sync.begin(spec, Observation(status.current_replicas, 0, "", (), ()), status, history, time)
+    sync.is_decided, sync.statuses = True, status.current_metrics
+    sync.warn("FailedGetScale", error)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
-    after.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
-    status_after = msgspec.structs.replace(status, conditions=after.listed())
-    return Decision(
-        replicas=status.current_replicas,
-        status=status_after,
-        status_changed=not conditions.same_status(status, status_after),
-        events=(Event("Warning", "FailedGetScale", error),),
-        error=f"failed to query scale subresource for {spec.target}: {error}",
-        history=history,
-        trace=(Step("failed", {"done": "read", "message": error}),),
-    )
+    sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
+    sync.stop("failed", {"done": "read", "message": error}, Restraint.FAILED)
+    sync.error = f"failed to query scale subresource for {spec.target}: {error}"
+    return sync.close(spec)
 
 
 # -- the metrics together ------------------------------------------------------------------------------------
@@ -315,7 +455,7 @@ def read_selector(text: str) -> LabelSelector | None:
     return None if isinstance(parsed, str) else parsed
 
 
-def _check_selector(sync: _Sync) -> bool:
+def _check_selector(sync: Sync) -> bool:
     """Tell whether the pods of the target can be selected; else report why not."""
     observation = sync.observation
     if not observation.selector:
@@ -336,11 +476,11 @@ def _check_selector(sync: _Sync) -> bool:
     sync.error = error
     sync.warn(event, error)
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason=reason, message=message)
-    sync.steps.append(Step("selector", {"message": error}))
+    sync.stop("selector", {"message": error}, Restraint.FAILED)
     return False
 
 
-def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
+def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
     """Compute all metrics in the order of the spec; return the highest proposal and the name of its metric.
 
     The proposal is None if the metrics as a whole failed. A metric without a value blocks a scale-down only.
@@ -360,27 +500,22 @@ def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
     best, exact, lasting, overdue, description = 0, 0, 0, 0, ""
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
-    for metric, reading in zip(spec.metrics, observation.readings, strict=True):
-        if metric.blank:
-            outcome: Proposal | Unavailable = Unavailable("InvalidSource", metric.blank)
-        elif isinstance(reading, Unavailable):
-            outcome = Unavailable(reading.reason, metric.fetching + reading.message)
-        else:
-            outcome = metric.propose(reading, situation)
-        status = _NO_METRIC
-        # An overdue value proposes a scale-down: the status shows the value, and the metric counts as absent.
-        if isinstance(outcome, Proposal) and outcome.withheld:
-            status = metric.status(outcome)
-            sync.steps += outcome.steps
-            outcome = Unavailable(_OVERDUE, outcome.withheld)
-        # After the guard of overdue values, so that no credit is given for a value that does not count.
-        if pending is not None and metric.queue is not None and isinstance(outcome, Proposal):
-            assert isinstance(reading, ObjectReading | ExternalReading)
-            exact = max(exact, outcome.replicas)
-            outcome, credit = pending_capacity.withhold(
-                metric.queue, outcome, reading, metric.compute, pending, observation, situation
-            )
-            pending = pending._replace(credited={**pending.credited, metric.queue.name: credit})
+    for metric, reading in zip(spec.metrics, sync.readings, strict=True):
+        outcome, status = metric.propose(reading, situation), _NO_METRIC
+        if isinstance(outcome, Proposal):
+            sync.tolerated |= outcome.tolerated
+            if outcome.withheld:
+                # It proposes a scale-down: the status shows the value, and the metric counts as absent.
+                status = metric.status(outcome)
+                sync.steps += outcome.steps
+                outcome = Unavailable(_OVERDUE, outcome.withheld)
+            elif pending is not None and metric.queue is not None:
+                assert isinstance(reading, ObjectReading | ExternalReading)
+                exact = max(exact, outcome.replicas)
+                outcome, credit = pending_capacity.withhold(
+                    metric.queue, outcome, reading, metric.compute, pending, observation, situation
+                )
+                pending = pending._replace(credited={**pending.credited, metric.queue.name: credit})
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)
@@ -398,14 +533,16 @@ def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
     if pending is not None:
         sync.history = msgspec.structs.replace(sync.history, pending=pending)
         sync.covered = max(0, exact - best)
-    sync.absent = tuple(metric.description for metric, _ in failures)
+    sync.absent = ()
+    if failures:
+        sync.absent, sync.limit = tuple(metric.description for metric, _ in failures), Restraint.ABSENT
     # With a metric missing the highest proposal is only a lower bound, and no recommendation.
     sync.wanted, sync.lasting = (None, None) if failures else (max(0, best), lasting)
     sync.statuses = tuple(statuses)
     return _conclude(sync, best, failures, overdue, description)
 
 
-def _follow_pending(sync: _Sync) -> PendingState | None:
+def _follow_pending(sync: Sync) -> PendingState | None:
     """Return the state of pending capacity, None without the option."""
     before, throughputs = sync.history.pending, sync.spec.throughputs
     if throughputs:
@@ -416,7 +553,7 @@ def _follow_pending(sync: _Sync) -> PendingState | None:
 
 
 def _conclude(
-    sync: _Sync, best: int, failures: Sequence[tuple[PreparedMetric, str]], overdue: int, description: str
+    sync: Sync, best: int, failures: Sequence[tuple[PreparedMetric, str]], overdue: int, description: str
 ) -> tuple[int | None, str]:
     count, current = len(sync.spec.metrics), sync.observation.replicas
     facts = {
@@ -434,7 +571,7 @@ def _conclude(
             text = f"the HPA was unable to compute the replica count: {problem}"
             sync.conditions.set(SCALING_ACTIVE, holds=False, reason=metric.failure, message=text)
             del facts["metric"]
-            sync.steps.append(Step("blocked", facts | {"current": current}))
+            sync.stop("blocked", facts | {"current": current})
             return None, ""
     text = f"the HPA was able to successfully calculate a replica count from {description}"
     sync.conditions.set(SCALING_ACTIVE, holds=True, reason="ValidMetricFound", message=text)

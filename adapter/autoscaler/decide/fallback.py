@@ -1,8 +1,8 @@
 """The fallback for absent metrics (spec.fallback): when it starts and ends, and what it asks for.
 
-`replicas` is that count before a decision, for `Observation.fallback`; `decision.decide` applies windows,
-policies and maxReplicas to it. `follow` notes the result. A fallback keeps or raises the replicas and never
-lowers them, and the metrics that have values may ask for more.
+`replicas` is that count before a decision, for `Sync.fallback`; windows, policies and maxReplicas apply to
+it. `follow` notes the result. A fallback keeps or raises the replicas and never lowers them, and the metrics
+that have values may ask for more.
 """
 
 from typing import NamedTuple

@@ -17,6 +17,7 @@ from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import Observation
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.timeline import Bounds
+from adapter.model.autoscaling import status as statuses
 
 _MOST = 64
 """The most decisions that are made: an autoscaler may have many recent changes and many windows."""
@@ -90,7 +91,7 @@ def _expiries(
     yield from (at + down for at in highest[-1:])
     if spec.up is not None and spec.down is not None:
         yield from (at + spec.up.window for at in lowest[-1:])
-        if any(step.name == "limited" for step in decision.trace):
+        if statuses.holds(decision.status.conditions, statuses.SCALING_LIMITED):
             periods = {policy.period for rules in (spec.up, spec.down) for policy in rules.policies}
             yield from (event.at + period for event in (*history.ups, *history.downs) for period in periods)
     yield memory.conflicts.paused_until

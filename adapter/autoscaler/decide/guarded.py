@@ -1,30 +1,40 @@
-"""Decides like `decision.decide`, and withholds a count that must not be written now.
+"""Decides a sync with all guards: limits of their own, which Kubernetes does not have.
 
-The arithmetic stays upstream's: a guard changes its inputs or withholds its count, and never computes one.
-They apply in this order:
+The arithmetic stays upstream's. A guard changes an input of the `Sync` before the count is decided, or vetoes
+the count afterwards, and never computes one. Each `Veto` is shown in a condition that does not hold, in the
+last step of the trace, and as `Restraint.WITHHELD`; some begin with an event. The guards apply in this order:
 
-1. Bounds (`scheduled`): windows and the forecast set minReplicas and maxReplicas. They come first because all
-   else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas, so a
-   forecast could delay a higher raise: such a sync is also decided without it.
-2. Fallback (`fallback`): the count while metrics are absent. It is an input of the decision, so that windows
-   and policies apply to it.
-3. `spec.mode` Paused: no metric is evaluated. It precedes the next guard: a user who pauses one of two
-   autoscalers of a target needs no warning about the other.
-4. Rivals: another autoscaler has the same target. No metric is evaluated, because two recommendations that
-   alternate scale wrongly even if each is right.
-5. Lost values (`lost_values`): a metric whose pods lost their values may scale up, not down. This is the last
-   guard before the decision because it changes what the decision may do, per metric.
-6. `decision.decide`, as Kubernetes. What follows sees its count and keeps its status, so a user reads what
-   would have happened.
-7. A pause after reversals (`conflicts`): another field manager reverted our writes. It precedes the rules of
-   boosting: these may allow a raise, but not against another writer.
-8. Draining: a scale-down waits until the pods that go are idle. It is a minimum for this decision, so windows
-   and policies apply to it. It is no guard of a count above maxReplicas.
-9. A clock in doubt: no count falls, because values and windows may be those of another time. The count is
-   recommended meanwhile, so the stabilization window begins when the clock is right. Nor does boosting raise:
-   its floor would end by that clock.
-10. Boosting (`boost`), for a HorizontalPodAutoscaler only: a raise, from fresh values, within its limits.
-11. `spec.mode` Advise: the last, so that the advice is exactly the count that mode Auto would write.
+1. Bounds (`scheduled`) change minReplicas and maxReplicas, by windows and the forecast. They come first
+   because all else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas,
+   so a forecast could delay a higher raise: such a sync is also decided without it. Shown in the conditions
+   ScheduleActive, ForecastActive and ForecastReady, in the first step, and as SCHEDULED and FORECAST.
+2. `spec.mode` Paused vetoes before any metric is evaluated. It precedes the next guard: a user who pauses one
+   of two autoscalers of a target needs no warning about the other. Shown in ScalingActive, with an event.
+3. Rivals veto alike: another autoscaler has the same target, and two recommendations that alternate scale
+   wrongly even if each is right. Shown in AbleToScale, with an event.
+4. Fallback (`fallback`) changes the least count while metrics are absent. Windows and policies apply to it.
+   Shown in the step "fallback" and the reason of the raise; `memory.commit` has the events.
+5. A zero of another client changes the condition ScaledToZero, by which Kubernetes leaves zero or does not.
+   Shown in ScalingActive, in the step "disabled", and as DISABLED.
+6. Fresh values (`boost`) and lost values (`lost_values`) change readings: for boosting only fresh values
+   count, and a metric whose pods lost their values may scale up, not down. They are the last inputs of
+   metrics because they change what the decision may do, per metric. Shown in the step and the event of the
+   metric.
+7. Draining changes minReplicas once more: a scale-down waits until the pods that go are idle. Windows and
+   policies apply to it, but it is no guard of a count above maxReplicas. Shown in ScalingLimited, in the step
+   "draining", and as DRAINING.
+
+Then `decision.follow` decides, as Kubernetes. What follows keeps the status, so a user reads what would have
+happened. All but the doubt are shown in AbleToScale without an event.
+
+8. A pause after reversals (`conflicts`) vetoes: another field manager reverted our writes. It precedes the
+   rules of boosting: these may allow a raise, but not against another writer. `memory.change_event` has the
+   event.
+9. A clock in doubt vetoes a count that falls, because values and windows may be those of another time. The
+   count is recommended meanwhile, so the stabilization window begins when the clock is right. It vetoes each
+   raise of boosting, whose floor would end by that clock. Shown in AbleToScale, with an event.
+10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits.
+11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write.
 
 What is remembered from one decision to the next is in `memory`.
 """
@@ -36,11 +46,8 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, fallback, lost_values, scheduled
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.conflicts import ConflictState
-from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.decision import Decision, Draining, Sync, Veto
 from adapter.autoscaler.decide.memory import (
     CLOCK_IN_DOUBT,
     FOREIGN_AUTOSCALER,
@@ -51,12 +58,11 @@ from adapter.autoscaler.decide.memory import (
 from adapter.autoscaler.decide.observation import Observation, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
-from adapter.autoscaler.decide.trace import Step
 from adapter.bounds.forecast.verdict import Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as statuses
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.status import Conditions
 
 
 class Constraints(NamedTuple):
@@ -107,7 +113,7 @@ def decide(
     `last` is the last decision that was committed. The result is the same without it; with it nothing is made
     again that has not changed.
     """
-    bounds, time = constraints.bounds or NO_BOUNDS, observation.time_of_day(now)
+    bounds = constraints.bounds or NO_BOUNDS
     if not observation.replicas:
         bounds = bounds.with_forecast(0)  # a forecast never wakes a target from zero
     within = scheduled.bounded(spec, bounds, constraints.readiness, None if last is None else last.spec)
@@ -117,252 +123,156 @@ def decide(
         recommendations = memory.history.recommendations.recorded(minimum, now)
         history = msgspec.structs.replace(memory.history, recommendations=recommendations)
         memory = msgspec.structs.replace(memory, history=history)
-    outcome = _decide_above_forecast(within, observation, memory, now, constraints)
-    if outcome is None:
-        outcome = _decide_within(within, observation, memory, now, constraints)
+    sync = None
+    if observation.replicas < within.limits.lowest:
+        sync = _run_above_forecast(within, observation, memory, now, constraints)
+    if sync is None:
+        sync = _run(within, observation, memory, now, constraints)
     if last is None or last.spec is not within or last.status is not memory.status:
-        outcome = scheduled.with_conditions(outcome, within, time)
+        scheduled.set_conditions(sync.conditions, within)
     # otherwise the status has these conditions already
-    outcome = _with_option(outcome, statuses.FAST_USAGE, observation.fast_usage, time)
-    return _with_option(outcome, statuses.IDLE_SCALE_DOWN, observation.idle_scale_down, time)
+    _set_option(sync.conditions, statuses.FAST_USAGE, observation.fast_usage)
+    _set_option(sync.conditions, statuses.IDLE_SCALE_DOWN, observation.idle_scale_down)
+    return sync.close(within)  # also if it was decided without the forecast: the next one has it again
 
 
-def _with_option(decision: Decision, kind: str, state: OptionState | None, time: int) -> Decision:
-    """Return a decision with the condition of an option, or without it where nothing asks for the option.
+def refuse(spec: PreparedSpec, memory: Memory, why: str, time: int) -> Decision:
+    """Return what a sync at a time of day comes to whose spec is not valid."""
+    observation = Observation(memory.status.current_replicas, 0, "", (), ())
+    sync = Sync.begin(spec, observation, memory.status, memory.history, time)
+    _stand_back(sync, Veto(INVALID_SPEC, why, tells=True))
+    return sync.close(spec)
+
+
+def _set_option(conditions: Conditions, kind: str, state: OptionState | None) -> None:
+    """Set the condition of an option, or remove it where nothing asks for the option.
 
     While its reason stays, its message does: it may have numbers that change with each decision.
     """
-    before = statuses.find(decision.status.conditions, kind)
-    reason = "" if state is None else state.reason
-    if reason == ("" if before is None else before.reason):
-        return decision
-    conditions = statuses.Conditions(decision.status.conditions or (), time)
+    before = conditions.find(kind)
     if state is None:
-        conditions.remove(kind)
-    else:
+        if before is not None:
+            conditions.remove(kind)
+    elif before is None or before.reason != state.reason:
         conditions.set(kind, holds=state.holds, reason=state.reason, message=state.message)
-    status = msgspec.structs.replace(decision.status, conditions=conditions.listed())
-    return msgspec.structs.replace(decision, status=status, status_changed=True)
 
 
-def _decide_above_forecast(
+def _run_above_forecast(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
-) -> Decision | None:
-    """Return the decision without the forecast where it asks for more than the forecast, else None.
+) -> Sync | None:
+    """Decide without the forecast; return that where it asks for more than the forecast, else None.
 
     Below minReplicas no metric is evaluated, and a forecast must not delay a raise to more than its minimum.
     """
-    if observation.replicas >= spec.limits.lowest:
-        return None
     without = spec.without_forecast()
     if observation.replicas < without.limits.lowest:
         return None
     # Whether a write has failed must not change which of the two decisions was to be written.
-    trial = msgspec.structs.replace(observation, write_error="")
-    outcome = _decide_within(without, trial, memory, now, constraints)
-    if outcome.replicas <= spec.limits.lowest:
+    unwritten = msgspec.structs.replace(observation, write_error="")
+    trial = _run(without, unwritten, memory, now, constraints)
+    if trial.veto is not None or trial.replicas <= spec.limits.lowest:
         return None
-    if observation.write_error:
-        outcome = _decide_within(without, observation, memory, now, constraints)
-    return msgspec.structs.replace(outcome, spec=spec)  # the next decision has the forecast again
+    return _run(without, observation, memory, now, constraints) if observation.write_error else trial
 
 
-def _decide_within(
+def _run(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
-) -> Decision:
-    mode, rivals, rules, boost, _, _, drain, _ = constraints
-    history, state, time = memory.history, memory.conflicts, observation.time_of_day(now)
-    least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
-    if observation.replicas == 0 and state.own_zero and spec.bounds.lowest:
-        least = max(least, spec.limits.lowest)  # a minimum wakes the target even if no metric has a value
-    if least or observation.status is not memory.status:
-        observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
-    if mode == fastpath_autoscaler.PAUSED:
-        text = "scaling is paused by spec.mode"
-        return _stand_back(observation, history, time, statuses.SCALING_ACTIVE, "ScalingPaused", text, spec)
-    if rivals:
-        text = f"target is also scaled by {', '.join(rivals)}; not scaling"
-        return _stand_back(observation, history, time, statuses.ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text, spec)
-    seen = _with_true_zero(observation, state, time)
-    if mode == fastpath_autoscaler.BOOST:
-        seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
-    outcome = (_decide_alone if boost is None else decision.decide)(spec, seen, history, now)
-    outcome = _draining(outcome, spec, seen, memory, now, drain)
-    if observation.replicas == 0 and outcome.absent is None:
+) -> Sync:
+    """Decide within bounds, with all other guards."""
+    current = observation.replicas
+    sync = Sync.begin(spec, observation, memory.status, memory.history, now)
+    if (veto := _forbid(constraints)) is not None:
+        return _stand_back(sync, veto)
+    _adjust(sync, spec.bounds, memory, constraints)
+    if constraints.boost is None:
+        _follow_alone(sync)
+    else:
+        decision.follow(sync)
+    if current == 0 and sync.absent is None:
         # At a zero of another client no metric was computed, so there are no recent recommendations either.
-        outcome = msgspec.structs.replace(outcome, history=histories.without_recommendations(history))
-    if constraints.doubt and _falls(outcome, observation.replicas):
-        outcome = _recommending(outcome, observation.replicas, now)
-    reason, why = _refuse(outcome, spec, seen, memory, now, constraints)
-    return _withhold(outcome, seen, history, time, reason, why) if why else outcome
+        sync.history = histories.without_recommendations(memory.history)
+    falls = sync.replicas < current or (sync.wanted is not None and sync.wanted < current)
+    if constraints.doubt and falls:
+        sync.record(current)
+    sync.conclude(_refuse(sync, spec.bounds, memory, constraints, falls=falls))
+    return sync
 
 
-def _refuse(
-    outcome: Decision,
-    spec: BoundedSpec,
-    observation: Observation,
-    memory: Memory,
-    now: int,
-    constraints: Constraints,
-) -> tuple[str, str]:
-    """Return why a decision is not to be written, as a reason and a text; "" if it may be."""
-    boost, doubt = constraints.boost, constraints.doubt
-    if memory.conflicts.is_paused(now):
-        return FOREIGN_WRITER, memory.conflicts.why_paused
-    if doubt and (_falls(outcome, observation.replicas) or (boost is not None and outcome.rescale)):
-        return CLOCK_IN_DOUBT, f"{doubt}: no count is lowered, and no floor is set"
-    if outcome.rescale and boost is not None:
-        least = spec.bounds.lowest
-        why = boosting.refusal(outcome, observation, memory.boost, boost, spec.band, now, least)
-        return boosting.NOT_BOOSTED, why
-    if outcome.rescale and constraints.mode == fastpath_autoscaler.ADVISE:
-        return "AdviseOnly", f"would scale to {outcome.replicas}, but spec.mode is Advise"
-    return "", ""
+def _forbid(constraints: Constraints) -> Veto | None:
+    """Return why no metric is evaluated, None if they are."""
+    if constraints.mode == fastpath_autoscaler.PAUSED:
+        text = "scaling is paused by spec.mode"
+        return Veto("ScalingPaused", text, statuses.SCALING_ACTIVE, tells=True)
+    if constraints.rivals:
+        text = f"target is also scaled by {', '.join(constraints.rivals)}; not scaling"
+        return Veto(FOREIGN_AUTOSCALER, text, tells=True)
+    return None
 
 
-def _falls(outcome: Decision, current: int) -> bool:
-    """Tell whether a decision lowers the count, or would if no window held it."""
-    return outcome.replicas < current or (outcome.wanted is not None and outcome.wanted < current)
+def _stand_back(sync: Sync, veto: Veto) -> Sync:
+    """Look at no metric. Without recent recommendations scale-down stays blocked for one window then."""
+    sync.history = histories.without_recommendations(sync.history)
+    sync.conclude(veto)
+    return sync
 
 
-def _recommending(outcome: Decision, replicas: int, now: int) -> Decision:
-    """Return a decision with one more recommendation, from which the stabilization window counts."""
-    recommendations = outcome.history.recommendations.recorded(replicas, now)
-    history = msgspec.structs.replace(outcome.history, recommendations=recommendations)
-    return msgspec.structs.replace(outcome, history=history)
+def _adjust(sync: Sync, bounds: Bounds, memory: Memory, constraints: Constraints) -> None:
+    """Change the inputs of a sync."""
+    current, own_zero = sync.observation.replicas, memory.conflicts.own_zero
+    if (rules := constraints.fallback) is not None:
+        sync.fallback = fallback.replicas(rules, memory.absence, sync.now)
+    if current == 0 and own_zero and bounds.lowest:
+        # A minimum wakes the target even if no metric has a value.
+        sync.fallback = max(sync.fallback, sync.spec.limits.lowest)
+    if sync.conditions.holds(statuses.SCALED_TO_ZERO) != own_zero:
+        reason = "ScaledToZero" if own_zero else "NotScaledToZero"
+        sync.conditions.set(statuses.SCALED_TO_ZERO, holds=own_zero, reason=reason)
+    if constraints.mode == fastpath_autoscaler.BOOST:
+        sync.readings = boosting.fresh(sync.readings)
+    if (longest := constraints.drain) is not None:
+        since = sync.now if memory.draining is None else memory.draining
+        if sync.now - since < longest:
+            sync.drain = Draining(current - (sync.observation.idle or 0), since)
 
 
-def _decide_alone(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
+def _follow_alone(sync: Sync) -> None:
     """Decide for a FastPathAutoscaler: a metric of pods that lost their values may scale up, not down.
 
     While that blocks, the count is recommended: once it ends, the stabilization window begins. After a start
     it begins with the first value, not with the first sync: what was recommended before is not known.
     """
-    observation, reporting, blocks = lost_values.follow(history.reporting, spec.sources, observation, now)
-    if reporting is not history.reporting:
-        history = msgspec.structs.replace(history, reporting=reporting)
-    outcome = decision.decide(spec, observation, history, now)
-    if outcome.rescale or statuses.holds(outcome.status.conditions, statuses.SCALING_ACTIVE):
-        return outcome
-    if not history.recommendations.empty:
-        return _recommending(outcome, observation.replicas, now) if blocks else outcome
-    history = msgspec.structs.replace(outcome.history, recommendations=history.recommendations)
-    return msgspec.structs.replace(outcome, history=history)
-
-
-def _draining(
-    outcome: Decision,
-    spec: BoundedSpec,
-    observation: Observation,
-    memory: Memory,
-    now: int,
-    longest: int | None,
-) -> Decision:
-    """Return a decision by which the count falls by idle pods only, for the `longest` time; None for not."""
-    current, wanted = observation.replicas, outcome.desired
-    least = current - (observation.idle or 0)
-    if longest is None or wanted is None or wanted >= least or current > spec.limits.highest:
-        return outcome
-    since = now if memory.draining is None else memory.draining
-    if now - since >= longest:
-        return outcome
-    limits = ReplicaLimits(least, spec.limits.highest)
-    limited = _decide_alone(msgspec.structs.replace(spec, limits=limits), observation, memory.history, now)
-    conditions = statuses.Conditions(limited.status.conditions or (), observation.time_of_day(now))
-    text = f"{least - wanted} of the pods that go are not idle yet"
-    conditions.set(statuses.SCALING_LIMITED, holds=True, reason="Draining", message=text)
-    status = msgspec.structs.replace(limited.status, conditions=conditions.listed())
-    return msgspec.structs.replace(
-        limited,
-        status=status,
-        status_changed=not statuses.same_status(observation.status, status),
-        trace=(*outcome.trace, Step("draining", {"replicas": limited.replicas, "pods": least - wanted})),
-        spec=spec,
-        draining=since,
+    before, sources = sync.history, sync.spec.sources
+    sync.readings, reporting, blocks = lost_values.follow(
+        before.reporting, sources, sync.observation, sync.readings, sync.now
     )
+    if reporting is not before.reporting:
+        sync.history = msgspec.structs.replace(before, reporting=reporting)
+    decision.follow(sync)
+    if sync.rescales or sync.conditions.holds(statuses.SCALING_ACTIVE):
+        return
+    if before.recommendations.empty:
+        sync.history = msgspec.structs.replace(sync.history, recommendations=before.recommendations)
+    elif blocks:
+        sync.record(sync.observation.replicas)
 
 
-def refuse(memory: Memory, why: str, time: int) -> Decision:
-    """Return what a sync at a time of day comes to whose spec is not valid."""
-    observation = Observation(memory.status.current_replicas, 0, "", (), (), status=memory.status)
-    return _stand_back(observation, memory.history, time, statuses.ABLE_TO_SCALE, INVALID_SPEC, why)
+def _refuse(
+    sync: Sync, bounds: Bounds, memory: Memory, constraints: Constraints, *, falls: bool
+) -> Veto | None:
+    """Return why the count of a sync is not to be written, None if it may be.
 
-
-def _with_true_zero(observation: Observation, state: ConflictState, time: int) -> Observation:
-    """Return the observation with a condition ScaledToZero that holds only for a zero that we wrote."""
-    status, is_own = observation.status, state.own_zero
-    if statuses.holds(status.conditions, statuses.SCALED_TO_ZERO) == is_own:
-        return observation
-    conditions = statuses.Conditions(status.conditions or (), time)
-    conditions.set(
-        statuses.SCALED_TO_ZERO, holds=is_own, reason="ScaledToZero" if is_own else "NotScaledToZero"
-    )
-    status = msgspec.structs.replace(status, conditions=conditions.listed())
-    return msgspec.structs.replace(observation, status=status)
-
-
-def _stand_back(
-    observation: Observation,
-    history: History,
-    time: int,
-    kind: str,
-    reason: str,
-    message: str,
-    spec: PreparedSpec | None = None,
-) -> Decision:
-    """Return a decision that looks at no metric and says why, with an event when that begins."""
-    before, current = observation.status, observation.replicas
-    conditions = statuses.Conditions(before.conditions or (), time)
-    conditions.set(kind, holds=False, reason=reason, message=message)
-    status = HorizontalPodAutoscalerStatus(
-        last_scale_time=before.last_scale_time,
-        current_replicas=current,
-        desired_replicas=current,
-        conditions=conditions.listed(),
-    )
-    is_known = any((known.type, known.reason) == (kind, reason) for known in before.conditions or ())
-    opening = () if spec is None else spec.opening
-    return Decision(
-        replicas=current,
-        status=status,
-        status_changed=not statuses.same_status(before, status),
-        events=() if is_known else (Event("Warning", reason, message),),
-        # Without recent recommendations scale-down stays blocked for one stabilization window.
-        history=histories.without_recommendations(history),
-        trace=(*opening, Step("withheld", {"replicas": current, "current": current, "message": message})),
-        spec=spec,
-    )
-
-
-def _withhold(
-    outcome: Decision, observation: Observation, history: History, time: int, reason: str, message: str
-) -> Decision:
-    """Return a decision without its write: no new scale event, and the target keeps its count."""
-    before, current = observation.status, observation.replicas
-    known = before.conditions or ()
-    # From the conditions before the sync, so that one that was toggled and restored keeps its time.
-    conditions = statuses.Conditions(known, time)
-    conditions.set(statuses.ABLE_TO_SCALE, holds=False, reason=reason, message=message)
-    for condition in outcome.status.conditions or ():
-        if condition.type not in {statuses.ABLE_TO_SCALE, statuses.SCALED_TO_ZERO} and condition not in known:
-            holds, text = condition.status == "True", condition.message
-            conditions.set(condition.type, holds=holds, reason=condition.reason, message=text)
-    status = msgspec.structs.replace(
-        outcome.status, last_scale_time=before.last_scale_time, conditions=conditions.listed()
-    )
-    withheld = {"replicas": outcome.replicas, "current": current, "message": message}
-    events = tuple(
-        event for event in outcome.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
-    )
-    if reason == CLOCK_IN_DOUBT and not any(condition.reason == reason for condition in known):
-        events += (Event("Warning", reason, message),)
-    return msgspec.structs.replace(
-        outcome,
-        replicas=current,
-        rescale=False,
-        status=status,
-        status_changed=not statuses.same_status(before, status),
-        events=events,
-        history=msgspec.structs.replace(outcome.history, ups=history.ups, downs=history.downs),
-        trace=(*outcome.trace, Step("withheld", withheld)),
-    )
+    `falls` says that it is lower, or would be if no window held it.
+    """
+    boost, doubt = constraints.boost, constraints.doubt
+    if memory.conflicts.is_paused(sync.now):
+        return Veto(FOREIGN_WRITER, memory.conflicts.why_paused)
+    if doubt and (falls or (boost is not None and sync.rescales)):
+        return Veto(CLOCK_IN_DOUBT, f"{doubt}: no count is lowered, and no floor is set", tells=True)
+    if not sync.rescales:
+        return None
+    if boost is not None:
+        why = boosting.refusal(sync, memory.boost, boost, bounds.lowest)
+        return Veto(boosting.NOT_BOOSTED, why) if why else None
+    if constraints.mode == fastpath_autoscaler.ADVISE:
+        return Veto("AdviseOnly", f"would scale to {sync.replicas}, but spec.mode is Advise")
+    return None

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, is_active
+from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, Ways, is_active
 from adapter.model.timestamps import SECOND, write_instant
 
 LATELY = 300 * SECOND
@@ -38,29 +38,33 @@ ReportingPods = Mapping[str, Reporting]
 
 
 def follow(
-    before: ReportingPods, sources: Sequence[str], observation: Observation, now: int
-) -> tuple[Observation, ReportingPods, bool]:
-    """Return the observation with metrics that lost values as overdue, what is remembered, and if any did.
+    before: ReportingPods,
+    sources: Sequence[str],
+    observation: Observation,
+    readings: Sequence[Reading],
+    now: int,
+) -> tuple[Sequence[Reading], ReportingPods, bool]:
+    """Return the readings with metrics that lost values as overdue, what is remembered, and if any did.
 
     `sources` are those of the metrics, "" for a metric of no pods.
     """
-    readings: list[Reading] = []
+    checked: list[Reading] = []
     after: dict[str, Reporting] = {}
     blocks = False
-    for source, reading in zip(sources, observation.readings, strict=True):
+    for source, reading in zip(sources, readings, strict=True):
         seen = reading
         if source:
             known = before.get(source) or Reporting()
-            if isinstance(reading, PodsReading):
-                known = _note(known, reading, observation, now)
+            usual, *others = reading.ways if isinstance(reading, Ways) else (reading,)
+            if isinstance(usual, PodsReading):
+                known = _note(known, usual, observation, now)
                 if known.lost and (why := _why(known.lost, observation)):
                     blocks = True
-                    seen = msgspec.structs.replace(reading, overdue=reading.overdue or why)
+                    seen = msgspec.structs.replace(usual, overdue=usual.overdue or why)
+                    seen = Ways((seen, *others)) if others else seen
             after[source] = known
-        readings.append(seen)
-    if blocks:
-        observation = msgspec.structs.replace(observation, readings=readings)
-    return observation, before if after == before else after, blocks
+        checked.append(seen)
+    return checked, before if after == before else after, blocks
 
 
 def _note(before: Reporting, reading: PodsReading, observation: Observation, now: int) -> Reporting:

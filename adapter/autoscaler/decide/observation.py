@@ -43,8 +43,7 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     entry was sampled at Go's zero time. `overdue` says why the values may be out of date, "" if they are not:
     an overdue reading may scale up, not down. That is about `overdue_pods`, () for all pods. `most_then` is
     the largest number of ready pods over the time that the values cover, 0 if it does not matter: a
-    scale-down counts with these pods, because they shared the load. `faster` is a later reading of the same
-    metric by another way: the one that asks for more replicas counts. `left_out` are the values of pods that
+    scale-down counts with these pods, because they shared the load. `left_out` are the values of pods that
     became ready after the oldest sample; they are not in `values`, and these pods count as missing. When
     scaling down each counts at least its own value. `other_cut` names the pods that are left out in place of
     those by a cut with a larger sum, () without one.
@@ -57,14 +56,19 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     left_out: Mapping[str, int] = {}
     other_cut: Sequence[str] = ()
     overdue_pods: Sequence[str] = ()
-    faster: "PodsReading | None" = None
 
     def with_other_cut(self) -> Self:
         values = {**self.values, **self.left_out}
         left_out = {name: values.pop(name) for name in self.other_cut}
         return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())
 
-    def without_overdue(self) -> Self:
+    @property
+    def fresh(self) -> Self | None:
+        """It without the pods whose values may be out of date; None if that is any."""
+        if not self.overdue:
+            return self
+        if not self.overdue_pods:
+            return None
         late = frozenset(self.overdue_pods)
         return msgspec.structs.replace(
             self,
@@ -74,6 +78,27 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
             overdue="",
             overdue_pods=(),
         )
+
+
+class Ways(msgspec.Struct, frozen=True, tag=True):
+    """The readings of one metric by several ways, the usual one first.
+
+    The way that asks for the most replicas counts, and the metric lowers the count only if all do. A later
+    way that cannot be used has no say.
+    """
+
+    ways: tuple[PodsReading, ...]
+
+    @classmethod
+    def beside(cls, usual: "Reading", other: PodsReading) -> Self:
+        """Return both; a usual way that is unavailable has no values, and may not lower the count."""
+        if not isinstance(usual, PodsReading):
+            usual = PodsReading({}, overdue=usual.message if isinstance(usual, Unavailable) else "")
+        return cls((usual, other))
+
+    @property
+    def overdue(self) -> str:
+        return self.ways[0].overdue
 
 
 class ObjectReading(msgspec.Struct, frozen=True, tag=True):
@@ -100,7 +125,12 @@ class ExternalReading(msgspec.Struct, frozen=True, tag=True):
     most_then: int = 0
 
 
-Reading = PodsReading | ObjectReading | ExternalReading | Unavailable
+Reading = PodsReading | Ways | ObjectReading | ExternalReading | Unavailable
+
+
+def usual_way(reading: Reading) -> PodsReading | ObjectReading | ExternalReading | Unavailable:
+    """Return the reading by the usual way, which is often the only one."""
+    return reading.ways[0] if isinstance(reading, Ways) else reading
 
 
 class OptionState(NamedTuple):
@@ -118,8 +148,7 @@ class Observation(msgspec.Struct, frozen=True):
     terminating ones included; `readings` are those of the metrics, in the order of the spec. `selected_by`
     are the autoscalers (``namespace/name``), this one included, whose selectors match one of these pods; more
     than one is an error. `status` is the autoscaler's before the sync. `write_error` is why the new count
-    could not be written, in a second decision on the same observation. `fallback` is the least count while a
-    metric has no value, 0 without one.
+    could not be written, in a second decision on the same observation.
 
     `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds and
     above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
@@ -138,7 +167,6 @@ class Observation(msgspec.Struct, frozen=True):
     status: HorizontalPodAutoscalerStatus = NO_STATUS
     selected_by: Sequence[str] = ()
     write_error: str = ""
-    fallback: int = 0
     ready_within: int | None = None
     unsure_of_pods: str = ""
     fast_usage: OptionState | None = None

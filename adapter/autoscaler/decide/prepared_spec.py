@@ -24,10 +24,13 @@ from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
     PodsReading,
+    Reading,
     Settings,
     Unavailable,
+    Ways,
 )
 from adapter.autoscaler.decide.pending import Queue
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.model import api_selectors
 from adapter.model.autoscaling import hpa, pending_capacity
@@ -64,14 +67,28 @@ class PreparedMetric(NamedTuple):
     queue: Queue | None = None
     source: str = ""
 
-    def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
-        """Return the proposal of the metric, or why its reading is not used.
+    def propose(self, reading: Reading, situation: Situation) -> Proposal | Unavailable:
+        """Return the proposal of the metric, or why it has none.
 
-        An overdue value that would scale down is withheld: the status shows it all the same. Of two readings
-        the one that asks for more replicas counts.
+        Of several ways the one that asks for the most replicas counts.
         """
-        if isinstance(reading, PodsReading) and reading.faster is not None:
-            return self._propose_of_both(reading, reading.faster, situation)
+        if self.blank:
+            return Unavailable("InvalidSource", self.blank)
+        if isinstance(reading, Unavailable):
+            return Unavailable(reading.reason, self.fetching + reading.message)
+        if not isinstance(reading, Ways):
+            return self._evaluate(reading, situation)
+        usual, *others = reading.ways
+        best = self._evaluate(usual, situation)
+        for way in others:
+            best = _higher(best, self._evaluate(way, situation), usual, situation)
+        return best
+
+    def _evaluate(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
+        """Return what one reading asks for, or why it is not used.
+
+        An overdue value that would scale down is withheld: the status shows it all the same.
+        """
         strict, least = situation.settings.strict, _least(reading)
         if strict and (refusal := _NEGATIVE if least < 0 else _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)
@@ -97,23 +114,6 @@ class PreparedMetric(NamedTuple):
             return msgspec.structs.replace(outcome, withheld=text)
         return outcome
 
-    def _propose_of_both(
-        self, reading: PodsReading, faster: PodsReading, situation: Situation
-    ) -> Proposal | Unavailable:
-        """Return the proposal of the reading that asks for more replicas; it lowers if both do."""
-        outcome = self.propose(msgspec.structs.replace(reading, faster=None), situation)
-        other = self.propose(faster, situation)
-        if isinstance(other, Unavailable):
-            return outcome
-        if isinstance(outcome, Proposal):
-            if other.replicas < outcome.replicas:
-                return outcome.beside(other)
-            other = other.beside(outcome)
-        if other.replicas >= situation.replicas:
-            return other
-        why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
-        return msgspec.structs.replace(other, withheld=other.withheld or why)
-
     def status(self, proposal: Proposal) -> hpa.MetricStatus:
         """Return the status with the value: memory in powers of 1024 if that is exact."""
         form = Format.BINARY_SI if self.memory else Format.DECIMAL_SI
@@ -124,6 +124,23 @@ class PreparedMetric(NamedTuple):
             proposal.utilization,
         )
         return self.report(current)
+
+
+def _higher(
+    best: Proposal | Unavailable, other: Proposal | Unavailable, usual: PodsReading, situation: Situation
+) -> Proposal | Unavailable:
+    """Return the higher of two proposals; it lowers the count if both may."""
+    if isinstance(other, Unavailable):
+        return best
+    if isinstance(best, Unavailable):
+        why = usual.overdue or best.message
+    elif other.replicas < best.replicas:
+        return best.beside(other)
+    else:
+        why, other = best.withheld, other.beside(best)
+    if other.replicas >= situation.replicas:
+        return other
+    return msgspec.structs.replace(other, withheld=other.withheld or why)
 
 
 def _refuse(reading: Values) -> str:
@@ -151,6 +168,7 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
     External: only these can scale a workload up from zero. `throughputs` are those of pending capacity, in
     thousandths a second for each pod, by the name of the metric. `opening` are the first steps of each trace.
+    `lowest` and `highest` say what sets the limits.
     """
 
     target: str
@@ -163,6 +181,8 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     down: Rules | None = None
     throughputs: Mapping[str, int] = {}
     opening: tuple[Step, ...] = ()
+    lowest: Restraint = Restraint.LOWEST
+    highest: Restraint = Restraint.HIGHEST
     sources: tuple[str, ...] = ()
     """What each metric reads of each pod."""
 

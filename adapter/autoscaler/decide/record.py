@@ -15,7 +15,7 @@ from adapter.autoscaler.decide import decision, guarded, prepared_spec
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import NO_STATUS, Observation, Settings
+from adapter.autoscaler.decide.observation import NO_STATUS, Observation, Settings, Ways
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
 from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
@@ -88,7 +88,18 @@ def encode(made: DecisionRecord) -> bytes:
 
 def convert(tree: object) -> DecisionRecord:
     """Return the record in a decoded JSON document. Raises msgspec.ValidationError or ValueError."""
+    match tree:
+        case {"inputs": {"observation": {"readings": [*readings]} as seen}}:
+            seen["readings"] = [_with_ways(reading) for reading in readings]
     return msgspec.convert(tree, DecisionRecord, dec_hook=_decode)
+
+
+def _with_ways(reading: Any) -> Any:
+    """Return a reading as it is recorded now: in older records the first way contains the second."""
+    match reading:
+        case {"faster": {} as faster}:
+            return {"type": Ways.__name__, "ways": [reading, faster]}
+    return reading
 
 
 def _encode(value: Any) -> int | str:

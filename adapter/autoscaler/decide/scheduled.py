@@ -15,12 +15,11 @@ from collections.abc import Mapping
 import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
 from adapter.bounds.forecast.verdict import PENDING, Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
 
 TOO_MANY_WINDOWS = "TooManyWindows"
@@ -65,6 +64,10 @@ def bounded(
         if bounds.forecast:
             facts["forecast"] = bounds.forecast
         plain |= {"limits": ReplicaLimits(least, most), "opening": (Step("schedule", facts),)}
+        if least > spec.limits.lowest:
+            plain["lowest"] = Restraint.FORECAST if bounds.forecast == least else Restraint.SCHEDULED
+        if most < spec.limits.highest:
+            plain["highest"] = Restraint.SCHEDULED
     return BoundedSpec(
         **plain, own=spec, bounds=bounds, readiness=readiness, texts=_texts(spec.limits, bounds)
     )
@@ -80,28 +83,23 @@ _INACTIVE = {
 """Reason and message of a condition that no longer holds."""
 
 
-def with_conditions(decision: Decision, spec: BoundedSpec, time: int) -> Decision:
-    """Return a decision with the conditions of bounds and of a forecast, at a time of day.
+def set_conditions(conditions: Conditions, spec: BoundedSpec) -> None:
+    """Set the conditions of bounds and of a forecast.
 
     Without a forecast its condition is removed. Before the first verdict of an owner that condition stays as
     the former owner left it.
     """
-    before, readiness = decision.status.conditions or (), spec.readiness
-    conditions = Conditions(before, time)
+    readiness = spec.readiness
     for kind, ended in _INACTIVE.items():
         text = spec.texts.get(kind)
-        if text is not None or statuses.holds(before, kind):
+        if text is not None or conditions.holds(kind):
             reason, message = text or ended
             conditions.set(kind, holds=text is not None, reason=reason, message=message)
     if readiness is None:
         conditions.remove(FORECAST_READY)
-    elif statuses.find(before, FORECAST_READY) is None or readiness.reason != PENDING:
+    elif conditions.find(FORECAST_READY) is None or readiness.reason != PENDING:
         holds, reason, message = readiness
         conditions.set(FORECAST_READY, holds=holds, reason=reason, message=message)
-    if conditions.listed() == before:
-        return decision
-    status = msgspec.structs.replace(decision.status, conditions=conditions.listed())
-    return msgspec.structs.replace(decision, status=status, status_changed=True)
 
 
 def _texts(own: ReplicaLimits, bounds: Bounds) -> Mapping[str, tuple[str, str]]:

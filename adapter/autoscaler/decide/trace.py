@@ -6,7 +6,7 @@ facts, and how they are written: ``{ratio:number}``.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,9 +16,6 @@ from adapter.autoscaler.decide.numbers import INT64_MAX
 Facts = Mapping[str, Any]
 
 _REVERSES = "which would reverse the direction: stays {replicas}"
-
-_UNDECIDED = frozenset({"selector", "blocked", "failed", "withheld"})
-"""The steps that can end a decision without a count."""
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -33,11 +30,6 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         if not isinstance(template, str):
             template = template(self.facts)
         return template.format_map({name: _Fact(value) for name, value in self.facts.items()})
-
-
-def undecided(steps: Sequence[Step]) -> str:
-    """Return why no count was decided, "" if no step says it."""
-    return next((step.text() for step in reversed(steps) if step.name in _UNDECIDED), "")
 
 
 def number(value: float) -> str:

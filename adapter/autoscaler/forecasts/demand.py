@@ -27,7 +27,8 @@ def demand_of(metrics: Sequence[MetricSpec], seen: Observation) -> float:
     return math.nan if any(map(math.isnan, needs)) else max(needs)
 
 
-def _need(metric: MetricSpec, reading: Reading, seen: Observation) -> float:
+def _need(metric: MetricSpec, given: Reading, seen: Observation) -> float:
+    reading = observations.usual_way(given)
     if isinstance(reading, Unavailable):
         return math.nan
     if isinstance(reading, PodsReading):

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
-from adapter.autoscaler.decide.observation import PodsReading, Reading
+from adapter.autoscaler.decide.observation import PodsReading, Reading, Ways
 
 SAMPLES = 3
 """The number of samples that a value is the mean of. One request more or less must not choose a pod."""
@@ -33,10 +33,11 @@ class Idleness:
         One with the same time and the same values counts once: while one pod has no new sample, others do.
         """
         self.values = NO_VALUES
-        if not isinstance(reading, PodsReading):
+        ways = reading.ways if isinstance(reading, Ways) else (reading,)
+        if not isinstance(ways[0], PodsReading):
             self._samples.clear()
             return
-        values = _read_values(reading)
+        values = _read_values(*ways)
         if not values:
             return  # out of date; the same samples may count at the next decision
         if sampled is None or sampled != self.sampled or not self._samples or values != self._samples[-1]:
@@ -53,12 +54,12 @@ NO_IDLENESS = Idleness()
 """That of an autoscaler without the option, which notes nothing."""
 
 
-def _read_values(reading: PodsReading) -> Values:
-    """Return the values of a reading, of pods that are Ready only lately too, but for those out of date."""
-    values = {**reading.values, **reading.left_out}
-    if reading.faster is not None:
-        values |= _read_values(reading.faster)
-    if reading.overdue:
-        late = reading.overdue_pods or tuple(values)
+def _read_values(usual: PodsReading, *later: PodsReading) -> Values:
+    """Return the values of all ways, of pods that are Ready only lately too, but for those out of date."""
+    values = {**usual.values, **usual.left_out}
+    for way in later:
+        values |= _read_values(way)
+    if usual.overdue:
+        late = usual.overdue_pods or tuple(values)
         values = {name: value for name, value in values.items() if name not in late}
     return values

@@ -19,9 +19,7 @@ import zlib
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
-import msgspec
-
-from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Unavailable, sum_usage
+from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Ways, sum_usage
 from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.autoscaler.usage import calibration as calibrations
@@ -107,10 +105,7 @@ class OwnUsageSource:
             return reading
         self.sampled = span_of(min(value.time for value in own.values()))
         self.span = self.scraped.span_of(entry)
-        if isinstance(reading, Unavailable):
-            return PodsReading({}, overdue=reading.message, faster=faster)
-        assert isinstance(reading, PodsReading), "a resource is read of pods"
-        return msgspec.structs.replace(reading, faster=faster)
+        return Ways.beside(reading, faster)
 
     # -- the pods' own usage ---------------------------------------------------------------------------------
 

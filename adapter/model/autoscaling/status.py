@@ -77,6 +77,25 @@ class Conditions:
     def remove(self, kind: str) -> None:
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
+    def find(self, kind: str) -> hpa.Condition | None:
+        for condition in self._listed:
+            if condition.type == kind:
+                return condition
+        return None
+
+    def holds(self, kind: str) -> bool:
+        condition = self.find(kind)
+        return condition is not None and condition.status == "True"
+
+    def settle(self) -> None:
+        """Give the conditions that were changed and restored the time that they had before the sync."""
+        for place, after in enumerate(self._listed):
+            before = find(self._before, after.type)
+            if before is not None and before.status == after.status:
+                since = before.last_transition_time
+                if after.last_transition_time != since:
+                    self._listed[place] = replace(after, last_transition_time=since)
+
     def listed(self) -> tuple[hpa.Condition, ...]:
         """Return the conditions: the object that was there before if they are equal to it."""
         listed = tuple(self._listed)

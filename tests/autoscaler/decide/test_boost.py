@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
+    NO_STATUS,
     Band,
     ExternalReading,
     ObjectReading,
@@ -137,9 +138,10 @@ def test_zero_is_the_autoscalers(*, own: bool) -> None:
 
 
 def test_a_raise_from_zero_is_refused() -> None:
-    done = decide(seen(4, 8))
+    sync = decision.Sync.begin(PREPARED, seen(0, 8), NO_STATUS, History(), NOW)
+    sync.desired = 8
 
-    assert "at zero" in boosting.refusal(done, seen(0, 8), NOTHING, ON, BAND, NOW)
+    assert "at zero" in boosting.refusal(sync, NOTHING, ON, 0)
 
 
 def test_only_fresh_values_raise() -> None:

@@ -13,7 +13,6 @@ from adapter.autoscaler.decide.decision import Decision, Event, decide, read_sel
 from adapter.autoscaler.decide.history import History, ScaleEvent
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.decide.trace import undecided
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.autoscaler.decide.synced import SyncedScaler
@@ -303,9 +302,10 @@ def test_a_decision_without_a_count_is_not_one_to_zero() -> None:
         (pods, "the pods cannot be found: selector is required"),
     ):
         assert (made.desired, made.replicas, made.status.desired_replicas) == (None, 4, 0)
-        assert undecided(made.trace) == why
+        assert made.obstacle is not None
+        assert made.obstacle.text() == why
     made = _several(4, 5)
-    assert (made.desired, undecided(made.trace)) == (5, "")
+    assert (made.desired, made.obstacle) == (5, None)
 
 
 @given(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import lost_values
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.fallback import Absence
 from adapter.autoscaler.decide.lost_values import LATELY
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -18,10 +19,11 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Reading,
     Unavailable,
+    Ways,
 )
 from adapter.model.autoscaling import status
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED
-from adapter.model.timestamps import SECOND, write_instant
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED, Fallback
+from adapter.model.timestamps import SECOND, Span, write_instant
 from fastpath_forecast.simulate import deciders
 from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
 from tests.support.answers import answers
@@ -120,6 +122,14 @@ def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
     counts = story.counts(range(1, LATE + 300), LEFT)
     assert set(counts) == {10}
     assert story.at(LATE + 300, LEFT).replicas == 8
+
+
+def test_of_several_ways_the_usual_one_loses_values(story: SyncedScaler) -> None:
+    usual = PodsReading(LEFT)
+    assert story.at(1, Ways((usual, usual))).replicas == 10
+    assert "5 of 10 Ready pods lack a value" in why_blocked(story)
+    assert story.at(2, Ways((usual, PodsReading(dict.fromkeys(HALF, 2 * IDLE))))).replicas == 10
+    assert story.at(3, Ways((usual, PodsReading(dict.fromkeys(HALF, LOADED))))).replicas == 15
 
 
 def test_pods_are_lost_one_after_the_other(story: SyncedScaler) -> None:
@@ -283,7 +293,9 @@ def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
 
 
 def test_a_fallback_may_raise(story: SyncedScaler) -> None:
-    assert story.at(1, LEFT, fallback=12).replicas == 12
+    story.constrain(fallback=Fallback("Floor", Span(SECOND), 12))
+    story.change(absence=Absence(NOW))
+    assert story.at(1, LEFT).replicas == 12
 
 
 def test_a_clock_that_is_set_keeps_the_bound(story: SyncedScaler) -> None:

@@ -5,11 +5,16 @@ A pod serves 10. The load falls from 200 to 100, and samples follow it, and each
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from adapter.autoscaler.decide.calculator import Proposal
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Reading,
+    Ways,
+)
 from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support import simulation
 from tests.support.scaling import autoscaler, external_metric, object_metric, pods, pods_metric, situation
@@ -83,8 +88,8 @@ def test_what_is_remembered_is_the_highest_of_all_readings_and_metrics() -> None
     assert isinstance(before, PodsReading)
     assert isinstance(after, PodsReading)
     for reading in (
-        msgspec.structs.replace(before, faster=after),
-        msgspec.structs.replace(after, faster=before),
+        Ways((before, after)),
+        Ways((after, before)),
     ):
         proposal = metric.propose(reading, situation(10, listed))
         assert isinstance(proposal, Proposal)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from adapter.autoscaler.decide import decision, guarded, prepared_spec, record
 from adapter.autoscaler.decide.boost import Boost, Boosting
@@ -19,6 +20,7 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Settings,
     Unavailable,
+    Ways,
 )
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord
 from adapter.model.autoscaling import fastpath_autoscaler
@@ -158,3 +160,24 @@ def test_a_capped_decision_stays_capped() -> None:
     free = record.decide_again(made.inputs)
     capped = record.decide_again(msgspec.structs.replace(made.inputs, most=free.replicas - 1))
     assert capped.replicas == free.replicas - 1
+
+
+def test_a_record_of_before_that_has_one_way_within_the_other_is_read() -> None:
+    made = recorded(Constraints())
+    usual, *others = READINGS
+    usage = PodsReading({"web-0": 900, "web-1": 900})
+    seen = msgspec.structs.replace(made.inputs.observation, readings=(Ways((usual, usage)), *others))
+    whole = msgspec.structs.replace(made, inputs=msgspec.structs.replace(made.inputs, observation=seen))
+    text = record.encode(whole)
+    tree = msgspec.json.decode(text)
+    known = tree["inputs"]["observation"]["readings"]
+    (first, second) = known[0]["ways"]
+    known[0] = first | {"faster": second}
+    assert record.encode(record.convert(tree)) == text
+
+
+def test_a_document_that_is_no_record_is_refused() -> None:
+    trees: tuple[object, ...] = ({}, [], {"inputs": {"observation": {"readings": 3}}})
+    for tree in trees:
+        with pytest.raises(msgspec.ValidationError):
+            record.convert(tree)

@@ -5,16 +5,10 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ConflictState
-from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.restraint import Restraint, find_limit, restraint_of
-from adapter.autoscaler.decide.trace import Step
-from adapter.autoscaler.last_decision import LastDecision
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers
@@ -44,7 +38,7 @@ def restrained(
     scaler.now, scaler.replicas = NOW, replicas
     scaler.change(conflicts=ConflictState(known=replicas, paused_until=NOW + paused_for * SECOND))
     decision = scaler.decide(wish, bounds=within, after=0, **seen)
-    return restraint_of(decision, scaler.spec.limits), find_limit(decision, scaler.spec.limits)
+    return decision.restraint, decision.limit
 
 
 @pytest.mark.parametrize(("arguments", "expected"), answers("decide/restraint", "restraints"))
@@ -62,18 +56,3 @@ def test_a_ratio_within_tolerance_is_no_limit() -> None:
 
 def test_a_limit_applies_to_a_count_that_is_not_written_too() -> None:
     assert restrained(4, 9, maxReplicas=5, mode=ADVISE) == (Restraint.WITHHELD, Restraint.HIGHEST)
-
-
-def test_a_decision_with_other_steps_has_a_restraint_of_its_own() -> None:
-    last, status = None, HorizontalPodAutoscalerStatus()
-    for step, expected in (("disabled", Restraint.DISABLED), ("withheld", Restraint.WITHHELD)):
-        decision = Decision(
-            replicas=4,
-            status=status,
-            status_changed=False,
-            events=(),
-            history=History(),
-            trace=(Step(step, {}),),
-        )
-        last = LastDecision.after(last, decision, None, ReplicaLimits(1, 9), NOW)
-        assert last.restraint is expected

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.observation import OptionState, PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import OptionState, PodsReading, Unavailable, Ways
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from tests.autoscaler.decide.synced import SyncedScaler, condition
@@ -20,7 +20,7 @@ CURRENT = 4
 
 def propose(slow: PodsReading, faster: PodsReading | None) -> Proposal | Unavailable:
     (metric,) = autoscaler([cpu_metric(50)]).metrics  # half of the core that each pod requests
-    both = msgspec.structs.replace(slow, faster=faster)
+    both = slow if faster is None else Ways((slow, faster))
     return metric.propose(both, situation(CURRENT, pods(CURRENT)))
 
 
@@ -65,7 +65,7 @@ def test_a_faster_reading_that_cannot_be_used_changes_nothing() -> None:
 def boosted(slow: PodsReading, faster: PodsReading) -> int:
     limits = Constraints(BOOST, boost=Boost(BOOST))
     scaler = SyncedScaler(CURRENT, [cpu_metric(50)], limits, maxReplicas=40)
-    return scaler.decide(msgspec.structs.replace(slow, faster=faster), after=0).replicas
+    return scaler.decide(Ways((slow, faster)), after=0).replicas
 
 
 @pytest.mark.parametrize(("slow", "faster", "replicas"), answers("decide/two_readings", "boosted"))

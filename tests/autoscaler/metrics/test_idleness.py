@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import PodsReading, Unavailable, Ways
 from adapter.autoscaler.metrics.idleness import Idleness
 
 
@@ -34,7 +34,8 @@ def test_without_a_value_nothing_is_ranked_and_nothing_is_remembered() -> None:
 def test_all_values_of_a_reading_count_but_for_those_out_of_date() -> None:
     idleness = Idleness()
     faster = PodsReading({"a": 1}, overdue="late", overdue_pods=("b",))
-    idleness.note(PodsReading({"a": 9, "b": 9}, left_out={"c": 5}, faster=faster), 1)
+    usual = PodsReading({"a": 9, "b": 9}, left_out={"c": 5})
+    idleness.note(Ways((usual, faster)), 1)
     assert idleness.values == {"a": 1, "b": 9, "c": 5}
     idleness = Idleness()
     idleness.note(PodsReading({"a": 9, "b": 9}, overdue="late", overdue_pods=("b",)), 1)

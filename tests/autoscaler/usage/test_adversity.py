@@ -14,7 +14,7 @@ import pytest
 
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import Observation, PodsReading
+from adapter.autoscaler.decide.observation import Observation, usual_way
 from adapter.autoscaler.metrics.sources import ReadContext
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -121,7 +121,7 @@ class MisledWorkload:
         facts = [each.facts(now) for each in self.pods]
         self.here.pods = facts
         reading = self.source.read(ReadContext(facts, lambda _: before, now, self.here.clock.monotonic(), {}))
-        slow = msgspec.structs.replace(reading, faster=None) if isinstance(reading, PodsReading) else reading
+        slow = usual_way(reading)
         made, usual = self.decided(reading, facts), self.decided(slow, facts)
         assert made.replicas >= usual.replicas, "the pods' own usage lowers nothing"
         if made.replicas > usual.replicas:

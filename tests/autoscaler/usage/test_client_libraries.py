@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from adapter.autoscaler.decide.observation import Ways
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
@@ -172,8 +173,8 @@ async def test_the_counter_of_one_process_shows_a_step_within_3_percent(
 
         steep = await server.run(RATE // STEP, times=8, measured=False)
 
-        assert steep.values == calm.values, "the container's usage has not come yet"
-        assert steep.faster.values["a"] == pytest.approx(server.cores(RATE // STEP), rel=0.03)
+        assert steep.ways[0].values == calm.values, "the container's usage has not come yet"
+        assert steep.ways[1].values["a"] == pytest.approx(server.cores(RATE // STEP), rel=0.03)
 
 
 async def test_two_workers_of_gunicorn_are_refused(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ async def test_two_workers_of_gunicorn_are_refused(tmp_path: Path) -> None:
         reading = await server.run(30, at_once=2)
 
         assert len(server.processes()) == 3
-        assert reading.faster is None
+        assert not isinstance(reading, Ways)
         assert server.source.verdict.reason in {"NotCompared", "TooLittle", "TooMuch", "Unsteady"}
 
 
@@ -200,5 +201,5 @@ async def test_a_program_that_exposes_no_counter_is_refused(
     async with served(name, tmp_path, environment=environment) as server:
         reading = await server.run(16, times=0)
 
-        assert reading.faster is None
+        assert not isinstance(reading, Ways)
         assert server.source.verdict.reason == "NotExposed"

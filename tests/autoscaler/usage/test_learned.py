@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from adapter.autoscaler.decide.observation import Ways
 from adapter.model.learned_usage import (
     MOST_LEARNED,
     MOST_PODS,
@@ -82,7 +83,7 @@ async def seconds_to_count(after: Servers) -> int | None:
     for _ in range(20):
         await after.run(1)
         waited += after.source.verdict.reason != "NotExposed"
-        if after.source.verdict.ratio is not None and after.reading.faster is not None:
+        if after.source.verdict.ratio is not None and isinstance(after.reading, Ways):
             return waited
     return None
 
@@ -93,8 +94,8 @@ async def test_after_a_hand_over_own_usage_counts_with_its_first_values(known: S
 
         assert seconds is not None
         assert seconds <= SOON
-        assert after.reading.values == dict.fromkeys("abc", 200)
-        assert after.reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
+        assert after.reading.ways[0].values == dict.fromkeys("abc", 200)
+        assert after.reading.ways[1].values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
 
 
 async def test_without_it_the_comparison_begins_again(known: StoredLedger) -> None:
@@ -110,7 +111,7 @@ async def test_after_a_change_of_the_spec_the_next_source_goes_on() -> None:
         reading = await before.step(seconds=SOON)
 
         assert before.condition() == (True, "Agrees")
-        assert reading.faster is not None
+        assert isinstance(reading, Ways)
 
 
 async def test_it_is_of_the_pods_that_agreed(known: StoredLedger) -> None:
