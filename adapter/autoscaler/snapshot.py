@@ -131,11 +131,48 @@ class Snapshot(msgspec.Struct, frozen=True):
         return any(isinstance(reading, Unavailable) and reading.reason == NOT_YET for reading in readings)
 
 
+class _Wanted(NamedTuple):
+    """What a spec asks for; `ranking` is the metric by which pods are ranked, None without the option."""
+
+    reference: CrossVersionObjectReference
+    metrics: Sequence[MetricSpec]
+    by_pods: Sequence[bool]
+    period: float
+    ranking: MetricSpec | None
+
+
+class _Opened(NamedTuple):
+    """The sources that are open for a selector, those of the metrics of the spec in its order.
+
+    `own_usages` are those of them that may read the usage that pods expose. `ranking` is the source of the
+    metric by which pods are ranked, None if it is among them.
+    """
+
+    selector: LabelSelector | None = None
+    sources: Sequence[MetricSource] = ()
+    own_usages: Sequence[OwnUsageSource] = ()
+    ranking: MetricSource | None = None
+
+
 class Subscriptions:
     """What one autoscaler follows.
 
     `changed` is called when any of it may have changed, `started` with the start of each pod of the target.
     """
+
+    __slots__ = (
+        "_behind_since",
+        "_changed",
+        "_context",
+        "_follower",
+        "_idleness",
+        "_key",
+        "_newer",
+        "_opened",
+        "_started",
+        "_wanted",
+        "attempted",
+    )
 
     def __init__(
         self, context: AutoscalerContext, key: Key, changed: Callable[[], None], started: Started
@@ -143,27 +180,14 @@ class Subscriptions:
         self.attempted: int | None = None
         """The count of a write without a response, which may have been applied; None for none."""
         self._context = context
-        self._reference: CrossVersionObjectReference | None = None
-        self._specs: Sequence[MetricSpec] = ()
-        self._by_pods: Sequence[bool] = ()
-        self._period = 0.0
         self._key = key
         self._changed = changed
         self._started = started
+        self._wanted: _Wanted | None = None
         self._follower: TargetFollower | None = None
-        self._newer: ScaleTarget | None = None
-        """The target as we wrote or read it last, until the caches, which had `_against`, catch up."""
-        self._against = ""
-        self._selector: LabelSelector | None = None
-        """The selector that the sources were opened with."""
-        self._sources: tuple[MetricSource, ...] = ()
-        """Those of the metrics of the spec, in its order; none before the pods are known."""
-        self._own_usages: Sequence[OwnUsageSource] = ()
-        """Those of them that may read the usage that pods expose."""
-        self._ranking: MetricSpec | None = None
-        """The metric by which pods are ranked, None without the option."""
-        self._ranking_source: MetricSource | None = None
-        """Its source if it is not among those of the spec."""
+        self._newer: tuple[ScaleTarget, str] | None = None
+        """The target as we wrote or read it last, until the caches catch up, and the version they had."""
+        self._opened = _Opened()
         self._idleness = NO_IDLENESS
         self._behind_since: float | None = None
         """Since when fewer pods are cached than the target has, in monotonic seconds."""
@@ -176,13 +200,12 @@ class Subscriptions:
         scale_down: ScaleDown | None = None,
     ) -> None:
         """Take the target and the metrics of a new spec, which are wanted every `period` seconds."""
-        if reference != self._reference:
+        if self._wanted is None or reference != self._wanted.reference:
             self.close()
-            self._reference = reference
         self._close_sources()
-        self._specs, self._period = metrics, period
-        self._by_pods = tuple(map(_depends_on_pods, metrics))
-        self._ranking = None if scale_down is None else find_metric(scale_down, metrics)
+        ranking = None if scale_down is None else find_metric(scale_down, metrics)
+        by_pods = tuple(map(_depends_on_pods, metrics))
+        self._wanted = _Wanted(reference, metrics, by_pods, period, ranking)
         self._idleness = NO_IDLENESS if scale_down is None else Idleness()
 
     # -- the target ------------------------------------------------------------------------------------------
@@ -190,15 +213,16 @@ class Subscriptions:
     def find_target(self) -> ScaleTarget | Unfound:
         """Return the target from the cache, or as we last wrote or read it if the cache is older."""
         if self._follower is None:
-            assert self._reference is not None, "adopted before it is decided"
+            assert self._wanted is not None, "adopted before it is decided"
             join = self._context.followers.join
-            self._follower = join(self._key, self._reference, self._changed, self._started)
+            self._follower = join(self._key, self._wanted.reference, self._changed, self._started)
         target = self._follower.find()
         if isinstance(target, Unfound):
             return target
         if self._newer is not None:
-            if _is_older(target.resource_version, self._newer.resource_version, self._against):
-                return self._newer
+            newer, against = self._newer
+            if _is_older(target.resource_version, newer.resource_version, against):
+                return newer
             self._newer = None
         if not target.manager and target.replicas == self.attempted:
             return target._replace(manager=conflicts.OWN)
@@ -206,7 +230,7 @@ class Subscriptions:
 
     def note_newer(self, target: ScaleTarget, against: str) -> None:
         """Note a target as we wrote or read it; `against` is the version that the caches had."""
-        self._newer, self._against = target, against
+        self._newer = target, against
 
     def note_written(self, target: ScaleTarget, replicas: int, version: str) -> None:
         written = target._replace(
@@ -216,13 +240,13 @@ class Subscriptions:
 
     def find_applied(self, before: ScaleTarget, sent: Sequence[int]) -> ScaleTarget | None:
         """Return the target if it was read after a lost response and shows a sent count, else None."""
-        newer = self._newer
+        newer, _ = self._newer or (None, "")
         if newer is None or newer.resource_version == before.resource_version:
             return None
         return newer if newer.manager == conflicts.OWN and newer.replicas in sent else None
 
     def forget_target(self) -> None:
-        self._newer = self.attempted = None
+        self._newer, self.attempted = None, None
 
     # -- the snapshot ----------------------------------------------------------------------------------------
 
@@ -257,10 +281,10 @@ class Subscriptions:
                 return Unfound(str(error), known=False)
         if selected_by is None:
             return Unfound("the autoscalers of the same pods are not known yet", known=False)
-        if not is_active or self._selector is not self._follower.selector:
+        if not is_active or self._opened.selector is not self._follower.selector:
             self._close_sources()
         if is_active and following is not None:
-            if not self._sources:
+            if not self._opened.sources:
                 self._open_sources(self._follower)
             if replicas == 0 or lowest <= replicas <= highest:
                 inputs = self._read(prepared, following, pods, target, now, clock, learned)
@@ -275,7 +299,7 @@ class Subscriptions:
             selected_by,
             ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
-            fast_usage=self._fast_usage() if self._own_usages else None,
+            fast_usage=self._fast_usage() if self._opened.own_usages else None,
             set_by=clock.set_by or msgspec.UNSET,
         )
         return Snapshot(
@@ -303,21 +327,21 @@ class Subscriptions:
             pods = () if follower.pods is None else follower.pods.pods
             return tuple(pod.name for pod in pods if pod.phase != "Pending")
 
-        self._selector = follower.selector
-        subscriber = Subscriber(self._key, self._period, follower.selector, names)
-        self._sources = tuple(self._context.sources.open(metric, subscriber) for metric in self._specs)
-        if self._ranking is not None and self._ranking not in self._specs:
-            self._ranking_source = self._context.sources.open(self._ranking, subscriber)
-        self._own_usages = [source for source in self._sources if isinstance(source, OwnUsageSource)]
+        assert self._wanted is not None, "the target was found by it"
+        _, metrics, _, period, ranking = self._wanted
+        subscriber = Subscriber(self._key, period, follower.selector, names)
+        open_source = self._context.sources.open
+        sources = tuple(open_source(metric, subscriber) for metric in metrics)
+        own = tuple(source for source in sources if isinstance(source, OwnUsageSource))
+        apart = None if ranking is None or ranking in metrics else open_source(ranking, subscriber)
+        self._opened = _Opened(follower.selector, sources, own, apart)
 
     def _close_sources(self) -> None:
-        for source in self._sources:
+        for source in self._opened.sources:
             source.close()
-        if self._ranking_source is not None:
-            self._ranking_source.close()
-            self._ranking_source = None
-        self._sources = ()
-        self._own_usages = ()
+        if self._opened.ranking is not None:
+            self._opened.ranking.close()
+        self._opened = _Opened(self._opened.selector)
 
     def _read(
         self,
@@ -352,7 +376,7 @@ class Subscriptions:
             reading = given
             sampled, span = source.sampled, source.span
             usual, slow = source, ""
-            if self._own_usages and isinstance(source, OwnUsageSource):
+            if self._opened.own_usages and isinstance(source, OwnUsageSource):
                 usual, slow = source.slow, source.why
             if isinstance(reading, Ways):
                 first, *others = reading.ways
@@ -381,23 +405,26 @@ class Subscriptions:
         self, prepared: PreparedSpec, context: ReadContext
     ) -> Iterator[tuple[PreparedMetric, bool, MetricSource, Reading]]:
         values = 0
-        for metric, by_pods, source in zip(prepared.metrics, self._by_pods, self._sources, strict=True):
+        assert self._wanted is not None, "the target was found by it"
+        wanted = zip(prepared.metrics, self._wanted.by_pods, self._opened.sources, strict=True)
+        for metric, by_pods, source in wanted:
             values += len(context.pods) if metric.source else 0
             is_read = not metric.source or values <= max(MOST_VALUES, len(context.pods))
             yield metric, by_pods, source, source.read(context) if is_read else _TOO_MANY
 
     def _rank(self, inputs: Sequence[MetricInput], context: ReadContext) -> None:
         """Note the values by which pods are ranked, with the option."""
-        if (source := self._ranking_source) is not None:
+        wanted = self._wanted
+        if (source := self._opened.ranking) is not None:
             self._idleness.note(source.read(context), source.sampled)
-        elif self._ranking is not None:
-            ranked_by = inputs[self._specs.index(self._ranking)]
+        elif wanted is not None and wanted.ranking is not None:
+            ranked_by = inputs[wanted.metrics.index(wanted.ranking)]
             self._idleness.note(ranked_by.reading, ranked_by.sampled)
 
     def _fast_usage(self) -> OptionState | None:
         """Return the condition of the first metric for which the usage that pods expose does not count."""
         first: OptionState | None = None
-        for source in self._own_usages:
+        for source in self._opened.own_usages:
             condition = source.condition
             if condition is not None and (first is None or not condition.holds):
                 first = condition
