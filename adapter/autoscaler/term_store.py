@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.write.config_map import OwnConfigMap, StoredInTerm, StoreSlot
+from adapter.kubernetes.write.config_map import StoredInTerm, StoreSlot
 from adapter.kubernetes.write.outbox import IDLE, SendTime
-from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling import slices
 
 LIMIT = 900_000
@@ -53,13 +52,8 @@ class TermStore(StoredInTerm):
     """The stored entries of a slice, for one term. A subclass knows who has what is stored."""
 
     def __init__(self, slot: StoreSlot, kind: StoredKind) -> None:
-        name = slices.name_of(kind.name, slot.number)
+        super().__init__(slot, slices.name_of(kind.name, slot.number), kind.label, adopts=False)
         self.kind = kind
-        self._slot = slot
-        self._clock, self._problems = slot.clock, slot.problems
-        self._config_map = OwnConfigMap(
-            slot.writer, slot.namespace, name, kind.label, WriteKind.STATUS, adopts=False
-        )
         self._encoded: dict[str, tuple[object, str]] = {}
         self._stored: Mapping[str, str] | None = None
         """What is stored as far as this term knows; None before it was read."""
@@ -78,10 +72,6 @@ class TermStore(StoredInTerm):
     @abstractmethod
     async def encode(self) -> dict[str, str]:
         """Return all entries, those first that are to be stored where not all have room."""
-
-    def submit(self) -> None:
-        """Have the entries stored, from when they are due."""
-        self._slot.submit(self._config_map.name, self)
 
     def due(self, now: float) -> SendTime:
         return SendTime(now) if self._is_ending else self._due

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adapter import errors
-from adapter.kubernetes.write.config_map import OwnConfigMap, StoredInTerm, StoreSlot
+from adapter.kubernetes.write.config_map import StoredInTerm, StoreSlot
 from adapter.kubernetes.write.outbox import IDLE, SendTime
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
 
@@ -55,9 +55,7 @@ class FloorWriter(StoredInTerm):
     """Publishes the floors of a slice as its owner, through an outlet, once `start` has returned."""
 
     def __init__(self, slot: StoreSlot) -> None:
-        self._slot = slot
-        self._clock, self._problems = slot.clock, slot.problems
-        self._config_map = OwnConfigMap(slot.writer, slot.namespace, config_map_name(slot.number))
+        super().__init__(slot, config_map_name(slot.number))
         self._published: dict[str, _FloorEntry] = {}
         self._pending: dict[str, _FloorEntry] = {}
         self._sending: list[_FloorEntry] = []
@@ -85,7 +83,7 @@ class FloorWriter(StoredInTerm):
         await self._config_map.update(adopt)
         self._has_started = True
         self._looked_at = self._clock.monotonic()
-        self._slot.submit(self._config_map.name, self)
+        self.submit()
         return adopted
 
     async def publish(self, floor: Floor) -> None:
@@ -115,7 +113,7 @@ class FloorWriter(StoredInTerm):
         self._pending[entry.uid] = entry
         if replaced is not None and replaced not in self._sending:
             replaced.fail(_superseded(entry.uid))
-        self._slot.submit(self._config_map.name, self)
+        self.submit()
 
     def close(self) -> None:
         """Tell callers that wait that the term is over, with NotLeadingError."""

@@ -189,8 +189,31 @@ def _may_help(error: errors.KubernetesError, stored: ConfigMapState) -> bool:
 # -- through the outbox --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSlot:
+    """Where a term stores: ConfigMaps of the slice `number`, in the namespace of the scaler."""
+
+    outlet: "ConfigMapOutlet"
+    writer: Writer
+    namespace: str
+    number: int
+    clock: Clock
+    problems: ProblemLog
+
+
 class StoredInTerm(ABC):
     """What a term keeps in one ConfigMap: it knows when that is to be written, and deals with failures."""
+
+    def __init__(self, slot: StoreSlot, name: str, label: str = LABEL, *, adopts: bool = True) -> None:
+        self._slot = slot
+        self._clock, self._problems = slot.clock, slot.problems
+        self._config_map = OwnConfigMap(
+            slot.writer, slot.namespace, name, label, slot.outlet.kind, adopts=adopts
+        )
+
+    def submit(self) -> None:
+        """Begin with the ConfigMap, or note that it may be due sooner."""
+        self._slot.outlet.submit(OutboxKey("", self._config_map.name), self, self._slot.number)
 
     @abstractmethod
     def due(self, now: float) -> SendTime:
@@ -233,19 +256,3 @@ class ConfigMapOutlet(Outlet[StoredInTerm]):
 
     def dropped(self, value: StoredInTerm) -> None:
         value.close()
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSlot:
-    """Where a term stores: ConfigMaps of the slice `number`, in the namespace of the scaler."""
-
-    outlet: ConfigMapOutlet
-    writer: Writer
-    namespace: str
-    number: int
-    clock: Clock
-    problems: ProblemLog
-
-    def submit(self, name: str, stored: StoredInTerm) -> None:
-        """Begin with a ConfigMap, or note that it may be due sooner."""
-        self.outlet.submit(OutboxKey("", name), stored, self.number)
