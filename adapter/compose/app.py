@@ -91,7 +91,7 @@ async def run(
         if options.serves_floors:
             from adapter.compose.floors import serve_floors  # noqa: PLC0415 - see there
 
-            known = None if scaler is None else (scaler.rivals.hpas, scaler.floors)
+            known = None if scaler is None else (scaler.caches.rivals.hpas, scaler.caches.floors)
             floor_work = serve_floors(runtime, served.provider, known)
         documents = Documents(
             served.provider,

@@ -10,45 +10,27 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.actuator import Actuator
-from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
-from adapter.autoscaler.cost_keeper import CostKeeper
-from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
-from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
-from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
 from adapter.autoscaler.ready_store import ReadyTimesStore
-from adapter.autoscaler.registry import AutoscalerRegistry, Controller
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
-from adapter.autoscaler.schedules.book import ScheduleBook
-from adapter.autoscaler.schedules.reporter import ScheduleReporter
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.boost.publisher import FloorWriter
-from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
+from adapter.compose.scaler_caches import ScalerCaches
+from adapter.compose.scaler_writes import ScalerWrites
 from adapter.config.options import Options
 from adapter.forecast.metric_queries import RuleHistories
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.autoscalers import ScaleConflicts
-from adapter.kubernetes.cache.namespaces import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
 from adapter.kubernetes.ownership.term import Term
-from adapter.kubernetes.write.config_map import ConfigMapOutlet, StoreSlot
-from adapter.kubernetes.write.events import EventOutlet
-from adapter.kubernetes.write.outbox import Outbox
-from adapter.kubernetes.write.status import StatusOutlet
-from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 from adapter.model import timestamps
 from adapter.model.autoscaling import slices
 from adapter.model.clock import DecisionClock
@@ -79,53 +61,17 @@ class Scaler:
         pods: PodCache | None = None,
     ) -> None:
         self._options = options
-        self._began = runtime.clock.monotonic()
         self._runtime = runtime
-        self._provider = provider
         self._random = random
-        self._settings = build_settings(options)
+        self._began = runtime.clock.monotonic()
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
-        watching, client, clock, problems = runtime.watching, runtime.client, runtime.clock, runtime.problems
-        self.pods = PodCache(watching) if pods is None else pods
-        self._usages = build_usages(self.pods)
-        self.targets = ScaleTargets(watching, runtime.resources)
-        self.rivals = ScaleConflicts(watching)
-        self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
-        self._followers = TargetFollowers(self.targets, self.pods)
-        self._scrapes = ScrapeSubscriptions(
-            runtime.scraped, self._followers, problems.defects, self._endpoints
-        )
-        runtime.relister.subscribe(self._scrapes.rules_changed.set)
-        runtime.relister.subscribe(self._endpoints.wake.set)
-        self._registry = AutoscalerRegistry(self.rivals, self._scrapes)
-        self.rivals.changed = self._registry.rivals_changed
-        runtime.scraped.subscribe(self._registry.scraped)
-        runtime.scraped.follow_readiness(self.pods.became_ready)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
-        self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, clock, problems, period)
-        self._schedules = ScheduleBook(watching, problems)
-        self._schedules.listener = self._registry
-        self.floors = FloorView(client, clock, runtime.namespace, problems)
-        self.rivals.hpas.followers.append(self._boosted_hpas.changed)
-        self._source = AutoscalerSource(self._registry, problems, watching)
-        self._histories = RuleHistories(runtime.relister, runtime.resources.current)
-        self._forecaster = ForecastService(runtime.prometheus, problems)
-        self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
-        self._outbox = Outbox(self._limiter, clock, runtime.monitoring, problems.defects)
-        statuses = StatusOutlet(self._outbox, clock, problems, self._status_refused)
-        events = EventOutlet(self._outbox, clock, random, runtime.monitoring, problems)
-        self._actuator = Actuator(self._outbox, statuses, events)
-        self._costs = CostKeeper(self._outbox, self._actuator, clock)
-        self._floors = ConfigMapOutlet(
-            self._outbox, WriteKind.FLOOR, "unexpected error while publishing floors"
-        )
-        self._stores = ConfigMapOutlet(
-            self._outbox, WriteKind.STATUS, "unexpected error while storing for the next owner"
-        )
-        self._reporter = ScheduleReporter(
-            self._outbox, self._schedules, problems, clock, self.rivals.hpas.find, self._source.find
-        )
-        self._forecasts = ForecastBook(self._forecaster, self._histories.build_queries, runtime.monitoring)
+        self.caches = ScalerCaches(runtime, pods, period)
+        self._writes = ScalerWrites(runtime, self.caches, options.kube_api_write_qps, random)
+        self._providers = provider, build_usages(self.caches.pods)
+        histories = RuleHistories(runtime.relister, runtime.resources.current)
+        self._forecaster = ForecastService(runtime.prometheus, runtime.problems)
+        self._forecasts = ForecastBook(self._forecaster, histories.build_queries, runtime.monitoring)
         self._keeper = self._open_slices()
 
     def _open_slices(self) -> SliceKeeper | None:
@@ -146,21 +92,9 @@ class Scaler:
 
     def tasks(self) -> tuple[dict[str, Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]:
         """Return the tasks of the caches by name, and the scaling, which may be cancelled at any time."""
-        caches: dict[str, Coroutine[Any, Any, None]] = {
-            "scaler: pods": self.pods.run(),
-            "scaler: targets": self.targets.run(),
-            "scaler: rivals": self.rivals.run(),
-            "scaler: scraped pods": self._scrapes.run(),
-            "scaler: scraped endpoints": self._endpoints.run(),
-            "scaler: large namespaces": LargeNamespaces(self._registry, self._runtime.monitoring).run(),
-            "scaler: autoscalers": self._source.run(),
-            "scaler: floors": self.floors.run(),
-            "scaler: schedules": self._schedules.cache.run(),
-        }
+        caches = self.caches.tasks(self._runtime)
         if self._keeper is not None:
             caches["scaler: leases"] = self._keeper.view.cache.run()
-        if (scope := self._runtime.watching.scope) is not None:
-            caches["scaler: namespaces"] = NamespaceNames(self._runtime.watching, scope).run()
         return caches, self._run()
 
     def find_unsynced(self) -> str | None:
@@ -173,13 +107,7 @@ class Scaler:
         return None if is_new else self._find_waiting(with_leases=False)
 
     def _find_waiting(self, *, with_leases: bool) -> str | None:
-        caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource | ScheduleBook] = {
-            "pods": self.pods,
-            "horizontalpodautoscalers": self.rivals,
-            "fastpathautoscalers": self._source,
-            "fastpathschedules": self._schedules,
-        }
-        waiting = [name for name, cache in caches.items() if not cache.synced]
+        waiting = self.caches.find_waiting()
         if with_leases and self._keeper is not None and not self._keeper.view.cache.synced:
             waiting.append("leases")
         return f"first list of {', '.join(waiting)} is not complete" if waiting else None
@@ -201,10 +129,12 @@ class Scaler:
         `query` may have ``journal=false``: a journal has the values of all pods at each change.
         """
         if not key:
-            return await run_steps(debug.show_fleet(self._registry.controller, self._runtime.clock.wall()))
+            return await run_steps(
+                debug.show_fleet(self.caches.registry.controller, self._runtime.clock.wall())
+            )
         namespace, name = key
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
-        controller, leader = self._registry.find_controller(namespace), credentials.pod_of(owner)
+        controller, leader = self.caches.registry.find_controller(namespace), credentials.pod_of(owner)
         with_journal = "journal=false" not in query.split("&")
         return debug.show(controller, namespace, name, leader, with_journal=with_journal)
 
@@ -216,20 +146,20 @@ class Scaler:
                 Poller(
                     self._runtime.clock,
                     per_second=self._options.prometheus_max_queries_per_second,
-                    answered=self._registry.answered,
-                    delays=DelayReporter(monitoring, problems, self._registry.delayed),
+                    answered=self.caches.registry.answered,
+                    delays=DelayReporter(monitoring, problems, self.caches.registry.delayed),
                     defects=problems.defects,
                     scalers=self.count_scalers,
                 ) as poller,
                 asyncio.TaskGroup() as group,
             ):
                 controller = self._build_controller(poller)
-                self._registry.controller = self._forecasts.controller = controller
+                self.caches.registry.controller = self._forecasts.controller = controller
                 tasks = {
-                    "outbox": self._outbox.run(),
+                    "outbox": self._writes.outbox.run(),
                     "decisions": controller.loop.run(),
                     "forecasts": self._forecasts.run(controller),
-                    "statuses of schedules": self._reporter.run(controller),
+                    "statuses of schedules": self._writes.schedules.run(controller),
                 }
                 for name, coroutine in tasks.items():
                     group.create_task(coroutine, name=f"scaler: {name}")
@@ -262,37 +192,30 @@ class Scaler:
         for them. Then writes in progress end, and what they report is drained with the rest. The states are
         dropped last: until then they are what is stored for the next owner.
         """
-        runtime, clock, number = self._runtime, self._runtime.clock, term.number
-        problems = runtime.problems
-        if runtime.watching.scope is not None:
-            await runtime.watching.scope.wait_for(number)
-        await self._registry.wait_for_any(number)
-        writer = Writer(
-            runtime.client, term, self._limiter, clock, runtime.monitoring, runtime.source_problems
-        )
-        self._outbox.begin(number, writer)
-        floors = FloorWriter(StoreSlot(self._floors, writer, runtime.namespace, number, clock, problems))
-        stored = StoreSlot(self._stores, writer, runtime.namespace, number, clock, problems)
+        caches, number = self.caches, term.number
+        if self._runtime.watching.scope is not None:
+            await self._runtime.watching.scope.wait_for(number)
+        await caches.registry.wait_for_any(number)
+        floors, stored = self._writes.begin(term)
         ready_times = ReadyTimesStore(controller.begin(number, floors), stored)
         self._forecasts.begin(number, stored)
         try:
             ready_times.submit()
-            await self._source.put_all(number)
-            await self._boosted_hpas.adopt_floors(number, floors)
+            await caches.autoscalers.put_all(number)
+            await caches.boosted_hpas.adopt_floors(number, floors)
             await asyncio.Event().wait()
         finally:
-            self._boosted_hpas.end(number)
+            caches.boosted_hpas.end(number)
             floors.close()
             await controller.end(number)
-            await self._outbox.drain(number)
+            await self._writes.outbox.drain(number)
             controller.drop(number)
             self._forecasts.end(number)
 
     def _build_controller(self, poller: Poller) -> Controller:
         runtime = self._runtime
         sources = SourceFactory(
-            self._provider,
-            self._usages,
+            *self._providers,
             MetricsAPI(runtime.client, runtime.clock),
             runtime.resources.current,
             runtime.scraped,
@@ -301,30 +224,24 @@ class Scaler:
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
         context = AutoscalerContext(
-            self._followers,
-            self.rivals,
+            self.caches.followers,
+            self.caches.rivals,
             sources,
-            self._settings,
+            build_settings(self._options),
             DecisionClock(runtime.clock),
             self._forecasts,
-            self._schedules,
+            self.caches.schedules,
             keeps_history=self._options.autoscaler_history,
             doubt=runtime.server_clock.doubt,
         )
         return Controller(
             context,
-            self._actuator,
+            self._writes.actuator,
             runtime.monitoring,
             self.journal,
             random=self._random,
-            costs=self._costs,
+            costs=self._writes.costs,
         )
-
-    def _status_refused(self, update: Any, error: Exception) -> None:
-        """Record the event that the HPA controller records if a status cannot be updated."""
-        autoscaler = self._source.find(Key(update.namespace, update.name))
-        if autoscaler is not None:
-            self._actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
 
 
 def build_settings(options: Options) -> Settings:

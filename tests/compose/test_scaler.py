@@ -96,7 +96,7 @@ class UnsyncedScaler:
         own = runtime(self.clock, self.monitoring)
         self.problems = own.problems
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
-        self.autoscalers = self.scaler._source._objects
+        self.autoscalers = self.scaler.caches.autoscalers._objects
         self.autoscalers._announced = True  # as after the first list
         for namespace in namespaces:
             for number in range(COUNT):
@@ -105,7 +105,8 @@ class UnsyncedScaler:
     @property
     def reflectors(self) -> list[Reflector[Any]]:
         """Those whose first list a scaler waits for."""
-        caches = (self.scaler.pods, self.scaler.rivals, self.autoscalers, self.scaler._schedules.cache)
+        known = self.scaler.caches
+        caches = (known.pods, known.rivals, self.autoscalers, known.schedules.cache)
         return [cache.reflector for cache in caches]
 
     def at_work(self) -> float:
@@ -179,7 +180,7 @@ def test_large_namespaces_are_looked_for(bench: UnsyncedScaler) -> None:
 def test_an_hpa_that_cannot_be_read_is_reported(bench: UnsyncedScaler) -> None:
     metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "resourceVersion": "1"}
     raw = msgspec.json.encode({"metadata": metadata, "spec": {"scaleTargetRef": {"kind": "Deployment"}}})
-    bench.scaler.rivals.hpas.lose(Unreadable("default", "web", "1", raw, "ValueError: no"))
+    bench.scaler.caches.rivals.hpas.lose(Unreadable("default", "web", "1", raw, "ValueError: no"))
     assert bench.problems.active() == {("annotation", "default/web"): "cannot be read: ValueError: no"}
 
 
@@ -210,7 +211,7 @@ async def test_a_scaler_is_ready_to_join_once_it_can_decide(bench: UnsyncedScale
 
 
 async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: UnsyncedScaler) -> None:
-    registry = bench.scaler._registry
+    registry = bench.scaler.caches.registry
     put = registry.put
 
     def failing(autoscaler: Any) -> None:

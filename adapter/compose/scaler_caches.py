@@ -1,0 +1,78 @@
+"""The caches of a scaler, and what connects them with its registry.
+
+They live as long as the process, so the next owner of a slice begins with warm caches.
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
+from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.large_namespaces import LargeNamespaces
+from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
+from adapter.autoscaler.registry import AutoscalerRegistry
+from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.boost.view import FloorView
+from adapter.compose.providers import Runtime
+from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.namespaces import NamespaceNames
+from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.scale_targets import ScaleTargets
+
+
+class ScalerCaches:
+    """`pods` is the cache that the rest of the process reads too, None for one of its own.
+
+    `period` is the sync period of the HPA controller in nanoseconds.
+    """
+
+    def __init__(self, runtime: Runtime, pods: PodCache | None, period: int) -> None:
+        watching, problems = runtime.watching, runtime.problems
+        self.pods = PodCache(watching) if pods is None else pods
+        self.targets = ScaleTargets(watching, runtime.resources)
+        self.rivals = ScaleConflicts(watching)
+        self.schedules = ScheduleBook(watching, problems)
+        self.floors = FloorView(runtime.client, runtime.clock, runtime.namespace, problems)
+        self.followers = TargetFollowers(self.targets, self.pods)
+        self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
+        self._scrapes = ScrapeSubscriptions(
+            runtime.scraped, self.followers, problems.defects, self._endpoints
+        )
+        self.registry = AutoscalerRegistry(self.rivals, self._scrapes)
+        self.autoscalers = AutoscalerSource(self.registry, problems, watching)
+        hpas = self.rivals.hpas
+        self.boosted_hpas = BoostedHPAs(self.registry, hpas, runtime.clock, problems, period)
+        hpas.followers.append(self.boosted_hpas.changed)
+        self.rivals.changed = self.registry.rivals_changed
+        self.schedules.listener = self.registry
+        runtime.relister.subscribe(self._scrapes.rules_changed.set)
+        runtime.relister.subscribe(self._endpoints.wake.set)
+        runtime.scraped.subscribe(self.registry.scraped)
+        runtime.scraped.follow_readiness(self.pods.became_ready)
+
+    def tasks(self, runtime: Runtime) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return what to run for them, by name."""
+        tasks: dict[str, Coroutine[Any, Any, None]] = {
+            "scaler: pods": self.pods.run(),
+            "scaler: targets": self.targets.run(),
+            "scaler: rivals": self.rivals.run(),
+            "scaler: scraped pods": self._scrapes.run(),
+            "scaler: scraped endpoints": self._endpoints.run(),
+            "scaler: large namespaces": LargeNamespaces(self.registry, runtime.monitoring).run(),
+            "scaler: autoscalers": self.autoscalers.run(),
+            "scaler: floors": self.floors.run(),
+            "scaler: schedules": self.schedules.cache.run(),
+        }
+        if (scope := runtime.watching.scope) is not None:
+            tasks["scaler: namespaces"] = NamespaceNames(runtime.watching, scope).run()
+        return tasks
+
+    def find_waiting(self) -> list[str]:
+        """Return the kinds whose first list is not complete."""
+        caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource | ScheduleBook] = {
+            "pods": self.pods,
+            "horizontalpodautoscalers": self.rivals,
+            "fastpathautoscalers": self.autoscalers,
+            "fastpathschedules": self.schedules,
+        }
+        return [name for name, cache in caches.items() if not cache.synced]
