@@ -22,18 +22,19 @@ _log = logging.getLogger(__name__)
 class HeldSlice:
     """A slice that is being taken, owned or released; it is given up once `surplus` is set."""
 
-    def __init__(self, term: Term, sight: LeaseFence, leases: ScalerLeases) -> None:
-        self.term = term
+    def __init__(self, number: int, fence: LeaseFence, sight: LeaseFence, leases: ScalerLeases) -> None:
+        """`fence` is that of the membership, and `sight` that of its view."""
+        self.number = number
         self.surplus = asyncio.Event()
-        self.is_owned = False
-        self._sight = sight
+        self.term: Term | None = None
+        """That of the work, while the slice is owned."""
+        self._fence, self._sight = fence, sight
         self._leases = leases
         self._settings = leases.settings
-        self._name = slices.name_of(leases.settings.lease_name, term.number)
+        self._name = slices.name_of(leases.settings.lease_name, number)
         self._store = leases.lease(self._name)
-        self._record: LeaseRecord | None = None
-        """What was written when the slice was taken."""
-        self._since = 0.0
+        self._taken: tuple[LeaseRecord | None, float] = None, 0.0
+        """What was written when the slice was taken, and when."""
         self._shown = asyncio.Event()
         """Set when the view has shown that."""
         self._moved = asyncio.Event()
@@ -46,27 +47,28 @@ class HeldSlice:
             async with self._leases.room:
                 lease = await self._take()
         if lease is not None:
-            self.is_owned, self._record, self._since = True, lease.record, self._leases.clock.monotonic()
+            self.term = Term(self.number, self._fence, self._sight)
+            self._taken = lease.record, self._leases.clock.monotonic()
             self._shown.clear()
-            await self._work(work)
-            # while the Lease is released, the view still shows it as that of this scaler
-            self._leases.note_outdated(self.term.number, lease.version)
+            await self._work(work, self.term)
+            # While the Lease is released, the view still shows it as that of this scaler.
+            self._leases.note_outdated(self.number, lease.version)
             is_free = await self._release(lease)
             if is_free and self.surplus.is_set() and self._leases.has_others():
                 await wait_for(self._moved, RETRY)
-        elif self.term.number not in self._leases.outdated:
+        elif self.number not in self._leases.outdated:
             await asyncio.sleep(RETRY)
 
     def follow(self) -> None:
         """Follow the view: give the slice up if its Lease was deleted, or changed by another program."""
-        seen = self._leases.view.find_slice(self.term.number)
+        seen, (record, since) = self._leases.view.find_slice(self.number), self._taken
         if seen is not None and seen.record.holder not in {"", self._settings.identity}:
             self._moved.set()
-        if seen is not None and (seen.record == self._record or not self.is_owned):
+        if seen is not None and (seen.record == record or self.term is None):
             self._shown.set()
             return
-        # a view that shows a renewal sent since then shows what was written before it
-        if self.is_owned and (self._shown.is_set() or self._sight.sent.monotonic > self._since):
+        # A view that shows a renewal which was sent later shows also what was written before that.
+        if self.term is not None and (self._shown.is_set() or self._sight.sent.monotonic > since):
             self.term.end()
             if not self.surplus.is_set():
                 self._report_lost("" if seen is None else seen.record.holder)
@@ -81,7 +83,7 @@ class HeldSlice:
     async def _take(self) -> Lease | None:
         """Take the slice in the version that the view shows; None if it has another one, or is not free."""
         leases, store, seconds = self._leases, self._store, self._settings.attempt
-        version = read_version(leases.view.find_slice(self.term.number))
+        version = read_version(leases.view.find_slice(self.number))
         try:
             lease = await store.fetch(seconds)
             is_shown = version == read_version(lease)
@@ -91,7 +93,7 @@ class HeldSlice:
                 record = unowned(self._settings.lease_duration, leases.clock.wall())
                 lease = await store.write(None, record, seconds)
                 await wait_for(self._shown, seconds)
-            seen = leases.view.find_slice(self.term.number)
+            seen = leases.view.find_slice(self.number)
             if is_shown and lease is not None and seen is not None and lease.version == seen.version:
                 version = lease.version
                 if not await leases.is_free(seen):
@@ -105,12 +107,12 @@ class HeldSlice:
         except errors.KubernetesError as error:
             if error.status != 409:
                 raise
-        leases.note_outdated(self.term.number, version)
+        leases.note_outdated(self.number, version)
         return None
 
-    async def _work(self, work: Work) -> None:
+    async def _work(self, work: Work, term: Term) -> None:
         """Work until the slice is given up. An error of the work ends the membership, and the process."""
-        working = asyncio.ensure_future(work(self.term))
+        working = asyncio.ensure_future(work(term))
         leaving = asyncio.create_task(self.surplus.wait(), name="surplus")
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,8 +121,8 @@ class HeldSlice:
             for task in (working, leaving):
                 task.cancel()
             await asyncio.wait({working, leaving})
-            self.term.end()
-            self.is_owned = False
+            term.end()
+            self.term = None
         if not working.cancelled():
             working.result()
 

@@ -95,7 +95,7 @@ class KubernetesLeases:
         return _decode(answer.content, what)
 
     async def write(self, before: Lease | None, record: LeaseRecord, seconds: float) -> Lease:
-        """Replace the Lease in the version that was read, or make it if there was none; return the new."""
+        """Replace the Lease in the version that was read, or make it; return the new one."""
         document = before.document if before is not None else self._new
         metadata = document["metadata"] | {"labels": _read_labels(document) | self.labels}
         spec = (document.get("spec") or {}) | msgspec.to_builtins(record)

@@ -191,8 +191,8 @@ class LeaseView:
         self.settled = {lease.name: lease for lease in self.cache}
         is_clean = not self._is_listed and not any(lease.record.holder for lease in self.cache)
         names = {slices.name_of(self._name, number) for number in range(slices.COUNT)} - self.settled.keys()
-        made = {name: known for name, known in self._former.items() if name in self.settled}
-        self._former = made | (dict.fromkeys(names, ("", "")) if is_clean else {})
+        kept = {name: known for name, known in self._former.items() if name in self.settled}
+        self._former = kept | (dict.fromkeys(names, ("", "")) if is_clean else {})
         self._is_listed = True
         self.changed()
         yield

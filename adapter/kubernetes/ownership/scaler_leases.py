@@ -158,11 +158,11 @@ class ScalerLeases:
     def tidy(self, group: asyncio.TaskGroup) -> None:
         """Delete the Leases of memberships that have ended long ago."""
         for lease in self.view.cache:
-            is_slice = slices.parse_name(self.settings.lease_name, lease.name) is not None
-            if is_slice or lease.record.holder or self.view.look(lease.name, lease.version) < _TIDY_AFTER:
+            if lease.record.holder or slices.parse_name(self.settings.lease_name, lease.name) is not None:
                 continue
-            self.view.forget(lease.name)  # if it is not deleted now, the next attempt is as long after this
-            group.create_task(self._delete(lease), name=f"delete {lease.name}")
+            if self.view.look(lease.name, lease.version) >= _TIDY_AFTER:
+                self.view.forget(lease.name)  # if it is not deleted now, it is in as long a time again
+                group.create_task(self._delete(lease), name=f"delete {lease.name}")
 
     async def _delete(self, lease: WatchedLease) -> None:
         with self.attempt(lease.name):

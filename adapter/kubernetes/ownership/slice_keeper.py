@@ -6,6 +6,7 @@ one owner, however many slices it owns.
 
 Two members never own a slice at once:
 
+- Others clear the Lease of a member only when that one cannot write any more (`term`).
 - A slice is taken only if it is certainly free (`scaler_leases`), and in the version in which it was read
   (`held_slice`).
 - A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
@@ -33,7 +34,7 @@ from adapter.kubernetes.ownership.installation_lock import InstallationLock
 from adapter.kubernetes.ownership.lease_view import POD
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership
 from adapter.kubernetes.ownership.scaler_leases import RETRY, UNSETTLED, ScalerLeases, read_version
-from adapter.kubernetes.ownership.term import LeaseFence, Term, Unchanged, Work
+from adapter.kubernetes.ownership.term import LeaseFence, Unchanged, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.logs import facts
 from adapter.waits import wait_for
@@ -87,12 +88,12 @@ class SliceKeeper:
         """Set when the last slice was given up."""
         self.view.changed = self._lock.changed = self._wake.set
         owned = watching.monitoring.slices.labels(settings.lease_name)
-        owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
+        owned.set_function(lambda: sum(held.term is not None for held in self._held.values()))
 
     def find_owner(self, number: int) -> str:
         """Return the identity of the owner of a slice as far as is known, "" for none."""
         held, seen = self._held.get(number), self.view.find_slice(number)
-        if held is not None and held.is_owned:
+        if held is not None and held.term is not None:
             return self._settings.identity
         members = {member.record.holder for member in self.view.members()}
         return seen.record.holder if seen is not None and seen.record.holder in members else ""
@@ -184,7 +185,7 @@ class SliceKeeper:
                 self._leases.tidy(group)
                 todo = self._plan() if self._lock.allowed else self._stand_back()
                 for number in todo.take:
-                    held = self._held[number] = HeldSlice(Term(number, fence, sight), sight, self._leases)
+                    held = self._held[number] = HeldSlice(number, fence, sight, self._leases)
                     group.create_task(self._hold(held, work), name=f"slice {number}")
                 self._want({*self._held, *todo.expect})
                 wait = min(self._leases.clear_late(group), self._give_up(todo.release))
@@ -245,7 +246,7 @@ class SliceKeeper:
         try:
             await held.run(work)
         finally:
-            del self._held[held.term.number]
+            del self._held[held.number]
             self._wake.set()
             if not self._held:
                 self._emptied.set()

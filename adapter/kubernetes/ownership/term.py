@@ -10,8 +10,8 @@ Others count the duration from when they have *seen* the last change, which is l
 own (`Unchanged`). Then they clear the Lease in the version that has not changed: of a renewal that lands in
 between, the version is another one.
 
-A term that has ended never begins again. The next one is another `Term`, so nothing that is left over from a
-former one can write in it.
+A closed fence never opens again, and a term that has ended never begins again. The next membership has its
+own, so nothing that is left over from a former one can write in it.
 """
 
 import math
