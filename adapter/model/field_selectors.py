@@ -19,7 +19,7 @@ _TERM = re.compile(r"(?:\\.|[^\\,])*\\?", re.DOTALL)
 _OPERATOR = re.compile(r"!=|==?")
 
 
-class Term(NamedTuple):
+class FieldTerm(NamedTuple):
     """One condition on one field: equal to the value, or (`negated`) different from it."""
 
     field: str
@@ -30,7 +30,7 @@ class Term(NamedTuple):
 class FieldSelector(NamedTuple):
     """Terms that must all hold. A field that an object lacks has the value ""."""
 
-    terms: tuple[Term, ...] = ()
+    terms: tuple[FieldTerm, ...] = ()
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         return all((fields.get(term.field, "") == term.value) is not term.negated for term in self.terms)
@@ -50,7 +50,7 @@ def parse_metadata(text: str) -> FieldSelector:
     return FieldSelector(terms)
 
 
-def parse_selector(text: str) -> tuple[Term, ...]:
+def parse_selector(text: str) -> tuple[FieldTerm, ...]:
     """Return the terms, sorted by their text; those of nothing are left out.
 
     `errors.BadRequestError` with upstream's sentence.
@@ -59,7 +59,7 @@ def parse_selector(text: str) -> tuple[Term, ...]:
     return tuple(term for term in terms if term.field or term.value)
 
 
-def check_fields(terms: Sequence[Term]) -> None:
+def check_fields(terms: Sequence[FieldTerm]) -> None:
     """Raise `errors.BadRequestError` for a field that a metric does not have."""
     for term in terms:
         if term.field not in _KNOWN:
@@ -67,7 +67,7 @@ def check_fields(terms: Sequence[Term]) -> None:
             raise errors.BadRequestError(f"{quote(term.field)} is not a known field selector: only {known}")
 
 
-def check_name(terms: Sequence[Term], name: str) -> None:
+def check_name(terms: Sequence[FieldTerm], name: str) -> None:
     """Raise BadRequestError unless the first condition on the name has that of the path (``*`` for all)."""
     wanted = next((term.value for term in terms if term.field == NAME and not term.negated), None)
     if terms and wanted != name:
@@ -85,11 +85,11 @@ def _split(text: str) -> list[str]:
             return terms
 
 
-def _parse_term(term: str, whole: str) -> Term:
+def _parse_term(term: str, whole: str) -> FieldTerm:
     operator = _OPERATOR.search(term)
     if operator is None:
         raise errors.BadRequestError(f"invalid selector: '{whole}'; can't understand '{term}'")
-    return Term(term[: operator.start()], _unescape(term[operator.end() :]), operator[0] == "!=")
+    return FieldTerm(term[: operator.start()], _unescape(term[operator.end() :]), operator[0] == "!=")
 
 
 def _unescape(value: str) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.model import field_selectors
-from adapter.model.field_selectors import FieldSelector, Term
+from adapter.model.field_selectors import FieldSelector, FieldTerm
 from tests.support.answers import answers
 
 POD = {"metadata.name": "web-1", "metadata.namespace": "shop"}
@@ -18,16 +18,20 @@ POD = {"metadata.name": "web-1", "metadata.namespace": "shop"}
         pytest.param("", (), id="nothing"),
         pytest.param(",,", (), id="empty_terms"),
         pytest.param("=", (), id="nothing_equals_nothing"),
-        pytest.param("metadata.name=a", (Term("metadata.name", "a", negated=False),), id="equals"),
-        pytest.param("metadata.name==a", (Term("metadata.name", "a", negated=False),), id="double_equals"),
-        pytest.param("metadata.name!=a", (Term("metadata.name", "a", negated=True),), id="not_equals"),
-        pytest.param("metadata.name=", (Term("metadata.name", "", negated=False),), id="empty_value"),
-        pytest.param("b=1,a=2", (Term("a", "2", negated=False), Term("b", "1", negated=False)), id="sorted"),
-        pytest.param("a=b\\,c\\=d\\\\e", (Term("a", "b,c=d\\e", negated=False),), id="escapes"),
-        pytest.param("a\\,b=c", (Term("a\\,b", "c", negated=False),), id="no_escapes_in_a_field"),
+        pytest.param("metadata.name=a", (FieldTerm("metadata.name", "a", negated=False),), id="equals"),
+        pytest.param(
+            "metadata.name==a", (FieldTerm("metadata.name", "a", negated=False),), id="double_equals"
+        ),
+        pytest.param("metadata.name!=a", (FieldTerm("metadata.name", "a", negated=True),), id="not_equals"),
+        pytest.param("metadata.name=", (FieldTerm("metadata.name", "", negated=False),), id="empty_value"),
+        pytest.param(
+            "b=1,a=2", (FieldTerm("a", "2", negated=False), FieldTerm("b", "1", negated=False)), id="sorted"
+        ),
+        pytest.param("a=b\\,c\\=d\\\\e", (FieldTerm("a", "b,c=d\\e", negated=False),), id="escapes"),
+        pytest.param("a\\,b=c", (FieldTerm("a\\,b", "c", negated=False),), id="no_escapes_in_a_field"),
     ],
 )
-def test_parse(text: str, expected: tuple[Term, ...]) -> None:
+def test_parse(text: str, expected: tuple[FieldTerm, ...]) -> None:
     assert field_selectors.parse_selector(text) == expected
 
 

@@ -9,10 +9,8 @@ import asyncio
 import logging
 
 from adapter import errors
-from adapter.kubernetes.ownership.lease import Lease, LeaseRecord
-from adapter.kubernetes.ownership.membership import next_record, unowned
+from adapter.kubernetes.ownership.lease import Lease, LeaseRecord, next_record, unowned
 from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
-from adapter.kubernetes.ownership.slice_owners import SliceOwners
 from adapter.kubernetes.ownership.term import LeaseFence, Term, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.logs import facts
@@ -24,21 +22,19 @@ _log = logging.getLogger(__name__)
 class HeldSlice:
     """A slice that is being taken, owned or released; it is given up once `surplus` is set."""
 
-    def __init__(self, term: Term, sight: LeaseFence, leases: ScalerLeases, owners: SliceOwners) -> None:
-        self.term = term
-        self.number = term.number
+    def __init__(self, number: int, fence: LeaseFence, sight: LeaseFence, leases: ScalerLeases) -> None:
+        """`fence` is that of the membership, and `sight` that of its view."""
+        self.number = number
         self.surplus = asyncio.Event()
-        self.is_owned = False
-        self._sight = sight
+        self.term: Term | None = None
+        """That of the work, while the slice is owned."""
+        self._fence, self._sight = fence, sight
         self._leases = leases
-        self._owners = owners
         self._settings = leases.settings
-        self._clock = leases.clock
-        self._name = slices.name_of(leases.settings.lease_name, self.number)
+        self._name = slices.name_of(leases.settings.lease_name, number)
         self._store = leases.lease(self._name)
-        self._record: LeaseRecord | None = None
-        """What was written when the slice was taken, or its Lease made."""
-        self._since = 0.0
+        self._taken: tuple[LeaseRecord | None, float] = None, 0.0
+        """What was written when the slice was taken, and when."""
         self._shown = asyncio.Event()
         """Set when the view has shown that."""
         self._moved = asyncio.Event()
@@ -51,27 +47,29 @@ class HeldSlice:
             async with self._leases.room:
                 lease = await self._take()
         if lease is not None:
-            self.is_owned, self._record, self._since = True, lease.record, self._clock.monotonic()
+            self.term = Term(self.number, self._fence, self._sight)
+            self._taken = lease.record, self._leases.clock.monotonic()
             self._shown.clear()
-            await self._work(work)
-            self._owners.note_outdated(self.number, lease.version)
+            await self._work(work, self.term)
+            # While the Lease is released, the view still shows it as that of this scaler.
+            self._leases.note_outdated(self.number, lease.version)
             is_free = await self._release(lease)
             if is_free and self.surplus.is_set() and self._leases.has_others():
                 await wait_for(self._moved, RETRY)
-        elif self.number not in self._owners.outdated:
+        elif self.number not in self._leases.outdated:
             await asyncio.sleep(RETRY)
 
     def follow(self) -> None:
         """Follow the view: give the slice up if its Lease was deleted, or changed by another program."""
-        seen = self._leases.view.find_slice(self.number)
+        seen, (record, since) = self._leases.view.find_slice(self.number), self._taken
         if seen is not None and seen.record.holder not in {"", self._settings.identity}:
             self._moved.set()
-        if seen is not None and (seen.record == self._record or not self.is_owned):
+        if seen is not None and (seen.record == record or self.term is None):
             self._shown.set()
             return
-        # a view that shows a renewal sent since then shows what was written before it
-        if self.is_owned and (self._shown.is_set() or self._sight.sent.monotonic > self._since):
-            self.term.end()  # before the view counts as newer
+        # A view that shows a renewal which was sent later shows also what was written before that.
+        if self.term is not None and (self._shown.is_set() or self._sight.sent.monotonic > since):
+            self.term.end()
             if not self.surplus.is_set():
                 self._report_lost("" if seen is None else seen.record.holder)
             self.surplus.set()
@@ -84,46 +82,47 @@ class HeldSlice:
 
     async def _take(self) -> Lease | None:
         """Take the slice in the version that the view shows; None if it has another one, or is not free."""
-        store, settings, view = self._store, self._settings, self._leases.view
-        version = read_version(view.find_slice(self.number))
-        lease = await store.fetch(settings.attempt)
-        if version != read_version(lease):
-            if lease is not None and not store.has_labels(lease):  # the view does not show it
-                await store.replace(lease, lease.record, settings.attempt)
-            self._owners.note_outdated(self.number, version)
-            return None
+        leases, store, seconds = self._leases, self._store, self._settings.attempt
+        version = read_version(leases.view.find_slice(self.number))
         try:
-            if lease is None:
-                lease = await store.create(unowned(settings, self._clock.wall()), settings.attempt)
-                self._record = lease.record
-                await wait_for(self._shown, settings.attempt)
-            seen = view.find_slice(self.number)
-            if seen is None or seen.version != lease.version:
-                self._owners.note_outdated(self.number, version)
-                return None
-            version = lease.version
-            if not await self._owners.is_free(seen):
-                return None
-            record = next_record(lease.record, settings, self._clock.wall())
-            return await store.replace(lease, record, settings.attempt)
+            lease = await store.fetch(seconds)
+            is_shown = version == read_version(lease)
+            if is_shown and lease is None:
+                # The view has to show what was made before it is taken: only then this scaler knows whose
+                # slice it was, by the changes before that.
+                record = unowned(self._settings.lease_duration, leases.clock.wall())
+                lease = await store.write(None, record, seconds)
+                await wait_for(self._shown, seconds)
+            seen = leases.view.find_slice(self.number)
+            if is_shown and lease is not None and seen is not None and lease.version == seen.version:
+                version = lease.version
+                if not await leases.is_free(seen):
+                    return None
+                me, duration = self._settings.identity, self._settings.lease_duration
+                return await store.write(
+                    lease, next_record(lease, me, duration, leases.clock.wall()), seconds
+                )
+            if lease is not None and not store.has_labels(lease):  # the view does not show it
+                await store.write(lease, lease.record, seconds)
         except errors.KubernetesError as error:
-            if error.status in {404, 409}:
-                self._owners.note_outdated(self.number, version)
-                return None
-            raise
+            if error.status != 409:
+                raise
+        leases.note_outdated(self.number, version)
+        return None
 
-    async def _work(self, work: Work) -> None:
+    async def _work(self, work: Work, term: Term) -> None:
         """Work until the slice is given up. An error of the work ends the membership, and the process."""
-        working = asyncio.ensure_future(work(self.term))
+        working = asyncio.ensure_future(work(term))
         leaving = asyncio.create_task(self.surplus.wait(), name="surplus")
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # The work ends, then the term in which it may write, and only then the Lease is released.
             for task in (working, leaving):
                 task.cancel()
             await asyncio.wait({working, leaving})
-            self.term.end()
-            self.is_owned = False
+            term.end()
+            self.term = None
         if not working.cancelled():
             working.result()
 
@@ -133,7 +132,8 @@ class HeldSlice:
         while True:
             with self._leases.attempt(self._name):
                 async with self._leases.room:
-                    cleared = await self._leases.clear(self._store, lease)
+                    wall, seconds = self._leases.clock.wall(), self._settings.attempt
+                    cleared = await self._store.clear(lease, wall, seconds)
             if self._name not in self._leases.failed:
                 return cleared is not None
             await asyncio.sleep(RETRY)

@@ -17,8 +17,8 @@ from typing import NoReturn
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease, LeaseRecord
-from adapter.kubernetes.ownership.membership import MemberSettings, next_record, released
+from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease, next_record
+from adapter.kubernetes.ownership.term import Unchanged
 
 NAMESPACE, NAME = "kube-system", "fastpath-scaler"
 
@@ -54,10 +54,8 @@ class InstallationLock:
         self._store = KubernetesLeases(watching.client, NAMESPACE, NAME)
         self._clock = watching.clock
         self._problems = watching.problems
-        self._record: LeaseRecord | None = None
-        """The Lease as last seen, None if it did not exist."""
-        self._since = 0.0
-        """Since when it has not changed, by what this process has seen."""
+        self._seen = Unchanged(watching.clock)
+        """The record of the Lease, None if it does not exist."""
         self._looked = -math.inf
         """When a look has succeeded last."""
         self._failing: float | None = None
@@ -67,7 +65,7 @@ class InstallationLock:
 
     async def decide(self) -> None:
         """Look until it is known which installation scales, before a membership: others deal slices to it."""
-        self._since, self._failing, self._refused = self._clock.monotonic(), None, False
+        self._seen, self._failing, self._refused = Unchanged(self._clock), None, False
         self._looked = -math.inf
         self.begin()
         await self._attempt()
@@ -95,7 +93,7 @@ class InstallationLock:
         try:
             lease = await self._store.fetch(_ATTEMPT)
             if lease is not None and lease.record.holder == self._me:
-                await self._store.replace(lease, released(lease.record, self._clock.wall()), _ATTEMPT)
+                await self._store.clear(lease, self._clock.wall(), _ATTEMPT)
         except errors.KubernetesError as error:
             self._note_failure(error)
 
@@ -112,45 +110,35 @@ class InstallationLock:
             self._problems.resolve(UNREAD)
         self._judge()
 
-    async def _look(self, *, is_last: bool = False) -> None:
+    async def _look(self) -> None:
         """Read the Lease, and write it if that is due; after a conflict once more."""
-        lease = await self._store.fetch(_ATTEMPT)
-        # one that begins renews it at once: another installation may have seen no renewal for long
-        if not self._is_due(None if lease is None else lease.record, begins=not is_last):
-            return
-        try:
-            self._is_due((await self._write(lease)).record)
-        except errors.KubernetesError as error:
-            # 404 on replace: the Lease was deleted; on create: there is no such namespace
-            if is_last or (error.status != 409 and (error.status != 404 or lease is None)):
-                raise
-            await self._look(is_last=True)
+        for is_last in (False, True):
+            lease = await self._store.fetch(_ATTEMPT)
+            # one that begins renews it at once: another installation may have seen no renewal for long
+            if not self._is_due(lease, begins=not is_last):
+                return
+            record = next_record(lease, self._me, HOLD, self._clock.wall())
+            try:
+                self._is_due(await self._store.write(lease, record, _ATTEMPT))
+            except errors.KubernetesError as error:
+                if is_last or error.status != 409:
+                    raise
+            else:
+                return
 
-    def _is_due(self, record: LeaseRecord | None, *, begins: bool = False) -> bool:
+    def _is_due(self, lease: Lease | None, *, begins: bool = False) -> bool:
         """Note the Lease as it is, None if it does not exist; return whether to write it.
 
         Where another installation held one that was deleted, that one makes it again first.
         """
-        now = self._clock.monotonic()
-        if record != self._record:
-            self._record, self._since = record, now
-        if record is not None:
-            self.holder = record.holder
-        lasts = now - self._since
+        lasts = self._seen.see(None if lease is None else lease.record)
+        if lease is not None:
+            self.holder = lease.record.holder
         if self.holder == self._me:
-            return record is None or lasts >= HOLD / 6 or (begins and not self.allowed)
+            return lease is None or lasts >= HOLD / 6 or (begins and not self.allowed)
         if lasts >= HOLD:
             self.holder = ""
         return not self.holder
-
-    async def _write(self, lease: Lease | None) -> Lease:
-        """Take or renew the Lease in the version that was read."""
-        before = None if lease is None else lease.record
-        settings = MemberSettings(self._me, NAME, HOLD)
-        record = next_record(before, settings, self._clock.wall())
-        if lease is None:
-            return await self._store.create(record, _ATTEMPT)
-        return await self._store.replace(lease, record, _ATTEMPT)
 
     def _note_failure(self, error: errors.KubernetesError) -> None:
         if self._failing is None:

@@ -8,12 +8,12 @@ versions).
 import asyncio
 import datetime as dt
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.client import KubernetesClient, path_of
+from adapter.kubernetes.client import KubernetesClient, ResponseBody, path_of
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.resources import known_kind
 
@@ -42,6 +42,22 @@ class Lease(NamedTuple):
     document: dict[str, Any]
 
 
+def next_record(before: Lease | None, holder: str, duration: float, wall: float) -> LeaseRecord:
+    """Return the record with which a Lease is taken. A renewal keeps acquireTime and leaseTransitions."""
+    stamp = micro_time(wall)
+    if before is None:
+        return LeaseRecord(holder, int(duration), stamp, stamp, 0)
+    if before.record.holder == holder:
+        return LeaseRecord(holder, int(duration), before.record.acquired, stamp, before.record.transitions)
+    return LeaseRecord(holder, int(duration), stamp, stamp, before.record.transitions + 1)
+
+
+def unowned(duration: float, wall: float) -> LeaseRecord:
+    """Return the record of a slice whose Lease is made: no holder, and maybe one that does not know of it."""
+    stamp = micro_time(wall)
+    return LeaseRecord("", max(RELEASED + 1, int(duration)), stamp, stamp, 0)
+
+
 class KubernetesLeases:
     """The Lease NAMESPACE/NAME of a cluster. Errors are `errors.KubernetesError`, 409 for a lost race.
 
@@ -56,6 +72,11 @@ class KubernetesLeases:
         self.name = name
         self.labels = dict(labels or {})
         self._path = path_of(LEASES, namespace)
+        self._new: dict[str, Any] = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+        }
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist; takes at most `seconds`."""
@@ -73,33 +94,41 @@ class KubernetesLeases:
             raise
         return _decode(answer.content, what)
 
-    async def create(self, record: LeaseRecord, seconds: float) -> Lease:
-        document = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": self.name, "namespace": self._namespace, "labels": self.labels},
-            "spec": record,
-        }
-        content = msgspec.json.encode(document)
-        answer = await self._client.write("POST", self._path, content, seconds=seconds, check=_unfenced)
-        return _decode(answer.content, f"create lease {self._namespace}/{self.name}")
-
-    async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        """Replace the record of a Lease in the version that was read; return the new Lease."""
-        spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
-        metadata = lease.document["metadata"] | {"labels": _read_labels(lease) | self.labels}
-        content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
-        path = f"{self._path}/{self.name}"
-        answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
+    async def write(self, before: Lease | None, record: LeaseRecord, seconds: float) -> Lease:
+        """Replace the Lease in the version that was read, or make it; return the new one."""
+        document = before.document if before is not None else self._new
+        metadata = document["metadata"] | {"labels": _read_labels(document) | self.labels}
+        spec = (document.get("spec") or {}) | msgspec.to_builtins(record)
+        content = document | {"metadata": metadata, "spec": spec}
+        if before is None:
+            answer = await self._send("POST", self._path, content, seconds)
+            return _decode(answer.content, f"create lease {self._namespace}/{self.name}")
+        answer = await self._send("PUT", f"{self._path}/{self.name}", content, seconds)
         return _decode(answer.content, f"update lease {self._namespace}/{self.name}")
 
+    async def clear(self, lease: Lease, wall: float, seconds: float) -> Lease:
+        """Remove the holder in the version that was read, and as in client-go the duration."""
+        stamp = micro_time(wall)
+        record = LeaseRecord("", RELEASED, stamp, stamp, lease.record.transitions)
+        return await self.write(lease, record, seconds)
+
     def has_labels(self, lease: Lease) -> bool:
-        return self.labels.items() <= _read_labels(lease).items()
+        return self.labels.items() <= _read_labels(lease.document).items()
 
     async def delete(self, version: str, seconds: float) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
-        path, content = f"{self._path}/{self.name}", msgspec.json.encode(options)
-        await self._client.write("DELETE", path, content, seconds=seconds, check=_unfenced)
+        await self._send("DELETE", f"{self._path}/{self.name}", options, seconds)
+
+    async def _send(
+        self, method: Literal["POST", "PUT", "DELETE"], path: str, document: dict[str, Any], seconds: float
+    ) -> ResponseBody:
+        content = msgspec.json.encode(document)
+        try:
+            return await self._client.write(method, path, content, seconds=seconds, check=_check_nothing)
+        except errors.KubernetesError as error:
+            if error.status == 404 and method != "POST":  # it was deleted; on POST there is no such namespace
+                raise errors.KubernetesError(409, error.reason, str(error)) from error
+            raise
 
 
 def micro_time(wall: float) -> str:
@@ -113,8 +142,8 @@ def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
     return msgspec.convert(given, LeaseRecord)
 
 
-def _read_labels(lease: Lease) -> dict[str, str]:
-    return lease.document["metadata"].get("labels") or {}
+def _read_labels(document: dict[str, Any]) -> dict[str, str]:
+    return document["metadata"].get("labels") or {}
 
 
 def _decode(content: bytes, what: str) -> Lease:
@@ -128,5 +157,5 @@ def _decode(content: bytes, what: str) -> Lease:
         ) from error
 
 
-def _unfenced() -> None:
-    """Check nothing: writes of the Lease itself need no fence."""
+def _check_nothing() -> None:
+    """Check nothing: writes of the Lease itself need no fence, as they name the version that was read."""

@@ -6,6 +6,7 @@ knows who owned a slice whose Lease was deleted, unless it had to list again.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
 from adapter.kubernetes.ownership.lease import LEASES, RELEASED, LeaseRecord, read_record
+from adapter.kubernetes.ownership.term import Unchanged
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import parse_selector
@@ -30,9 +32,6 @@ POD = "fastpath.io/pod-uid"
 
 _SILENCE = 5.0
 """A watch without an event for this long is lost: it would show the renewals of this scaler's own Lease."""
-
-_REMEMBERED = 3600.0
-"""For how many seconds a deletion is remembered: no Lease has a longer duration."""
 
 _BACKOFF_LIMIT = 1.0
 """The longest pause after a failure, without jitter: a scaler that cannot see takes nothing."""
@@ -86,24 +85,17 @@ class LeaseView:
         self._namespace = namespace
         self._name = name
         self._members: dict[str, Member] = {}
-        self._ended: dict[str, float] = {}
-        """Since when members have no holder, by their Leases."""
-        self.removed: dict[str, float] = {}
-        """When Leases of members were last deleted: one may have been made again and deleted at once."""
-        self.settled: dict[str, WatchedLease | None] = {}
-        """The Leases of members after the last batch of events, or list.
-
-        In the middle of a list that of a member may be newer than those of its slices.
-        """
+        self._looks: dict[str, Unchanged] = {}
+        """The versions of Leases, "" for one that does not exist."""
         self._is_listed = False
         self._batch: list[tuple[str, WatchedLease | None]] = []
-        """The changes of slices since the last batch of events, or list."""
-        self._slices: dict[str, WatchedLease] = {}
-        """The Leases of slices after that."""
-        self._former: dict[str, str | None] = {}
-        """The scalers that alone may own slices whose Leases do not exist."""
-        self._made: dict[str, tuple[str, str | None]] = {}
-        """The first versions of Leases that were made, and the scalers that alone may own these slices."""
+        """The changes since the last batch of events, or list."""
+        self.settled: dict[str, WatchedLease] = {}
+        """The Leases after that. In the middle of a list that of a member may be newer than its slices."""
+        self._former: dict[str, tuple[str, str | None]] = {}
+        """The versions of slices whose Leases were deleted (""), or made, and the scalers that alone may own
+        them.
+        """
         periods = dataclasses.replace(
             watching.periods,
             silence=_SILENCE,
@@ -124,9 +116,6 @@ class LeaseView:
     def find_slice(self, number: int) -> WatchedLease | None:
         return self.find(slices.name_of(self._name, number))
 
-    def slices(self) -> Iterator[WatchedLease]:
-        return filter(None, map(self.find_slice, range(slices.COUNT)))
-
     def members(self) -> Iterator[Member]:
         """Yield the members, those that are late too. One whose Lease was deleted is one until it is late."""
         now = self._clock.monotonic()
@@ -144,60 +133,54 @@ class LeaseView:
         record = lease.record
         if record.holder or record.duration <= RELEASED:
             return record.holder
-        version, former = self._made.get(lease.name, ("", None))
-        return former if version == lease.version else None
+        return self._remember(lease.name, lease.version)
+
+    def _remember(self, name: str, version: str) -> str | None:
+        known, former = self._former.get(name, ("", None))
+        return former if known == version else None
+
+    def look(self, name: str, version: str, gap: float = math.inf) -> float:
+        """Note the version of a Lease, "" for none; return for how many seconds all looks have shown it."""
+        return self._looks.setdefault(name, Unchanged(self._clock)).see(version, gap)
+
+    def forget(self, name: str) -> None:
+        """Forget all looks at a Lease."""
+        self._looks.pop(name, None)
 
     def learn(self, lease: str, record: LeaseRecord, *, leaves: bool = False, pod: str = "") -> None:
         """Keep the record of a member's Lease. One that leaves does not come back."""
         known, now = self._members.get(lease), self._clock.monotonic()
         if not record.holder:
             self._members.pop(lease, None)
-            self._ended.setdefault(lease, now)
             return
-        self._ended.pop(lease, None)
         if known is None or known.record != record:
             if known is not None:
                 leaves, pod = leaves or known.leaves, pod or known.pod
             self._members[lease] = Member(lease, record, now + record.duration, leaves, pod)
 
-    def ended(self, seconds: float) -> Iterator[WatchedLease]:
-        """Yield the Leases of members that have had no holder for so long."""
-        latest = self._clock.monotonic() - seconds
-        for name in [name for name, since in self._ended.items() if since <= latest]:
-            self._ended[name] = self._clock.monotonic()  # if it is not deleted then, in a while
-            if (lease := self.find(name)) is not None:
-                yield lease
-
     def _follow(self, namespace: str, name: str) -> None:
         lease = self.cache.find(namespace, name)
-        is_slice = slices.parse_name(self._name, name) is not None
-        if is_slice:
-            self._batch.append((name, lease))
-        elif lease is not None:
-            self.learn(name, lease.record, leaves=lease.leaves, pod=lease.pod)
-        else:
-            now = self._clock.monotonic()
-            self.removed = {one: at for one, at in self.removed.items() if at > now - _REMEMBERED} | {
-                name: now
-            }
-            self._ended.pop(name, None)
+        self._batch.append((name, lease))
+        if slices.parse_name(self._name, name) is None:
+            if lease is not None:
+                self.learn(name, lease.record, leaves=lease.leaves, pod=lease.pod)
+            else:
+                self.forget(name)  # it may have been made again and deleted at once
         self.changed()
 
     def _end_batch(self) -> None:
         """Note the former owners of slices whose Leases were deleted, and of those that were made."""
         for name, lease in self._batch:
-            before = self._slices.pop(name, None)
+            before = self.settled.pop(name, None)
             if lease is not None:
-                self._slices[name] = lease
+                self.settled[name] = lease
+            if slices.parse_name(self._name, name) is None:
+                continue
             if before is None and lease is not None:
-                self._made[name] = lease.version, self._former.pop(name, None)
+                self._former[name] = lease.version, self._remember(name, "")
             elif before is not None and lease is None:
-                self._former[name] = self.find_former(before)
+                self._former[name] = "", self.find_former(before)
         self._batch.clear()
-        self._settle()
-
-    def _settle(self) -> None:
-        self.settled = {name: self.find(name) for name in self._members}
 
     def _listed(self) -> Iterator[None]:
         """Begin again: a list does not tell what was before it.
@@ -205,11 +188,11 @@ class LeaseView:
         If it is the first one, and names no scaler, no slice has an owner.
         """
         self._batch.clear()
-        self._slices = {lease.name: lease for lease in self.slices()}
+        self.settled = {lease.name: lease for lease in self.cache}
         is_clean = not self._is_listed and not any(lease.record.holder for lease in self.cache)
-        names = {slices.name_of(self._name, number) for number in range(slices.COUNT)}
-        self._former = dict.fromkeys(names - self._slices.keys(), "") if is_clean else {}
+        names = {slices.name_of(self._name, number) for number in range(slices.COUNT)} - self.settled.keys()
+        kept = {name: known for name, known in self._former.items() if name in self.settled}
+        self._former = kept | (dict.fromkeys(names, ("", "")) if is_clean else {})
         self._is_listed = True
-        self._settle()
         self.changed()
         yield

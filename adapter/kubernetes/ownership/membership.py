@@ -10,19 +10,14 @@ membership can write, because each one has a fence of its own.
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.ownership.lease import (
-    RELEASED,
-    KubernetesLeases,
-    Lease,
-    LeaseRecord,
-    micro_time,
-)
+from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease, next_record
 from adapter.kubernetes.ownership.lease_view import LEAVING, WatchedLease
 from adapter.kubernetes.ownership.term import ClockReading, LeaseFence, read_clocks
 from adapter.telemetry.logs import facts
@@ -80,28 +75,6 @@ class MemberSettings:
         return self.renew_deadline
 
 
-def next_record(before: LeaseRecord | None, settings: MemberSettings, wall: float) -> LeaseRecord:
-    """Return the record to write in place of one. A renewal keeps acquireTime and leaseTransitions."""
-    stamp, duration = micro_time(wall), int(settings.lease_duration)
-    if before is None:
-        return LeaseRecord(settings.identity, duration, stamp, stamp, 0)
-    if before.holder == settings.identity:
-        return LeaseRecord(settings.identity, duration, before.acquired, stamp, before.transitions)
-    return LeaseRecord(settings.identity, duration, stamp, stamp, before.transitions + 1)
-
-
-def released(record: LeaseRecord, wall: float) -> LeaseRecord:
-    """Return the record of a released Lease: no holder, and as in client-go a duration of one second."""
-    stamp = micro_time(wall)
-    return LeaseRecord("", RELEASED, stamp, stamp, record.transitions)
-
-
-def unowned(settings: MemberSettings, wall: float) -> LeaseRecord:
-    """Return the record of a slice whose Lease is made: no holder, and maybe one that does not know of it."""
-    stamp = micro_time(wall)
-    return LeaseRecord("", max(RELEASED + 1, int(settings.lease_duration)), stamp, stamp, 0)
-
-
 class Membership:
     """Makes a Lease, renews it, and releases it at the end."""
 
@@ -113,8 +86,8 @@ class Membership:
         self._problems = watching.problems
         self._lease: Lease | None = None
         """The Lease as last read or written, None if it did not exist."""
-        self._sent: dict[str, ClockReading] = {}
-        """When the last renewals were sent, by the time that they wrote."""
+        self._sent = deque[tuple[str, ClockReading]](maxlen=_KEPT)
+        """The times that the last renewals wrote, and when they were sent."""
         self._is_member = watching.monitoring.leader.labels(settings.lease_name)
         self._is_member.set(0)
 
@@ -160,6 +133,7 @@ class Membership:
                 started = self._clock.monotonic()
                 seconds = min(settings.attempt, fence.left())
                 sent = await self._attempt(seconds, joins=False) if seconds > 0 else None
+                # By the renewal before this one: a fence that closed meanwhile is not opened again.
                 is_lost = not fence.left() or self._is_cleared()
                 if sent is not None and not is_lost:
                     fence.renewed(sent)
@@ -179,7 +153,10 @@ class Membership:
         return await self._attempt(self._settings.attempt, joins=False) is not None
 
     async def _end(self, fence: LeaseFence, work: asyncio.Future[None], *, is_lost: bool) -> None:
-        """End a membership: first the work, which may still write unless it is lost, then the Lease."""
+        """End a membership: first the work, which may still write unless it is lost, then the Lease.
+
+        In the other order, others would take the slices while this member still writes for them.
+        """
         if is_lost:
             fence.close()
         work.cancel()
@@ -197,24 +174,20 @@ class Membership:
         """Remove the holder if it is this process, within the timeout of one attempt."""
         end = self._clock.monotonic() + self._settings.attempt
         try:
-            while True:
-                lease = await self._store.fetch(self._left(end))
-                if lease is None or lease.record.holder != self._settings.identity:
-                    return
-                free = released(lease.record, self._clock.wall())
+            lease = await self._store.fetch(self._left(end))
+            while lease is not None and lease.record.holder == self._settings.identity:
                 try:
-                    await self._store.replace(lease, free, self._left(end))
+                    lease = await self._store.clear(lease, self._clock.wall(), self._left(end))
                 except errors.KubernetesError as error:
                     if error.status != 409:
                         raise
-                else:
-                    return
+                    lease = await self._store.fetch(self._left(end))
         except errors.KubernetesError as error:
             self._problems.report(FAULT, "the Lease could not be released", str(error))
 
     def note_shown(self, lease: WatchedLease | None, sight: LeaseFence) -> None:
         """Note that the view shows a renewal, and so what was written before that."""
-        if lease is not None and (sent := self._sent.get(lease.record.renewed)) is not None:
+        if lease is not None and (sent := dict(self._sent).get(lease.record.renewed)) is not None:
             sight.renewed(sent)
 
     # -- one attempt -----------------------------------------------------------------------------------------
@@ -241,20 +214,14 @@ class Membership:
                 self._lease = await store.fetch(self._left(end))
             if not joins and self._is_cleared():
                 return None
-            lease = self._lease
-            record = next_record(None if lease is None else lease.record, settings, self._clock.wall())
-            sent = self._sent[record.renewed] = read_clocks(self._clock)
-            while len(self._sent) > _KEPT:
-                del self._sent[next(iter(self._sent))]
+            record = next_record(self._lease, settings.identity, settings.lease_duration, self._clock.wall())
+            # Noted before it is sent: if it lands and its answer is lost, the view may show it.
+            sent = read_clocks(self._clock)
+            self._sent.append((record.renewed, sent))
             try:
-                self._lease = (
-                    await store.create(record, self._left(end))
-                    if lease is None
-                    else await store.replace(lease, record, self._left(end))
-                )
+                self._lease = await store.write(self._lease, record, self._left(end))
             except errors.KubernetesError as error:
-                # 404 on replace: the Lease was deleted; on create: the namespace does not exist
-                if error.status not in {404, 409} or (error.status == 404 and lease is None):
+                if error.status != 409:
                     raise
                 self._renewals.labels("conflict").inc()
             else:

@@ -1,4 +1,14 @@
-"""The Leases that the scalers with a common name have: access to them, and the problems of each.
+"""The Leases that the scalers with a common name have: whose slice each is, and access to all of them.
+
+- A slice is free if its Lease has no holder, or one that does not hold its own Lease by now. Both Leases are
+  read at the API server, in this order, because what the view shows may be old. A member whose Lease has not
+  changed for its duration stays one until another scaler has cleared that Lease, in the version that has not
+  changed. By then its fence is closed, and it cannot renew what was cleared.
+- To make the Lease of a slice takes nothing: it has no holder at first. The watch shows all changes in their
+  order. So one that has seen a Lease deleted knows whose slice it was, and one that has seen no scaler before
+  knows that it has no owner. These take it at once, others when it has not changed for its duration.
+- The Lease of a member that was deleted is made again by its owner. It counts as gone when it was missing for
+  its duration.
 
 Each scaler clears the Leases of members that are late, and deletes those of memberships that ended long ago.
 A problem of a Lease ends when an attempt succeeds, or when the Lease has changed: another scaler may have
@@ -8,13 +18,14 @@ done what this one could not.
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease
+from adapter.kubernetes.ownership.lease import RELEASED, KubernetesLeases, Lease, LeaseRecord
 from adapter.kubernetes.ownership.lease_view import LABEL, LeaseView, Member, WatchedLease
-from adapter.kubernetes.ownership.membership import MemberSettings, released
+from adapter.kubernetes.ownership.membership import MemberSettings
+from adapter.model.autoscaling import slices
 
 FAULT = "slices"
 
@@ -23,6 +34,9 @@ RETRY = 0.5
 
 AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
+
+UNSETTLED = "?"
+"""In a plan, the owner of a slice that is neither free nor kept."""
 
 _TIDY_AFTER = 600.0
 """Seconds after the end of a membership, until its Lease is deleted: its slices have other owners by then."""
@@ -37,12 +51,67 @@ class ScalerLeases:
         self.clock = watching.clock
         self.room = asyncio.Semaphore(AT_ONCE)
         """Held while the Lease of a slice is written."""
+        self.outdated: dict[int, tuple[str, float]] = {}
+        """Versions of slices, "" for none, that the view may still show although there is a newer one, and
+        until when: the same may be true again, for a Lease that was made and deleted meanwhile.
+        """
+        self.failed: dict[str, str] = {}
+        """Leases that could not be read or written, with the version that the view showed then."""
         self._client = watching.client
         self._namespace = namespace
         self._problems = watching.problems
         self._clearing: set[str] = set()
-        self.failed: dict[str, str] = {}
-        """Leases that could not be read or written, with the version that the view showed then."""
+
+    # -- whose slice it is -----------------------------------------------------------------------------------
+
+    def note_outdated(self, number: int, version: str) -> None:
+        self.outdated[number] = version, self.clock.monotonic() + self.settings.lease_duration / 2
+
+    def find_owner(self, number: int, members: Collection[str]) -> str:
+        """Return whose slice this is, "" for one that is free, or whose Lease is to be made."""
+        me, seen = self.settings.identity, self.view.find_slice(number)
+        version, until = self.outdated.get(number, ("", 0.0))
+        if version == read_version(seen) and self.clock.monotonic() < until:
+            return UNSETTLED
+        self.outdated.pop(number, None)
+        if seen is None:
+            return ""
+        former = self.view.find_former(seen)
+        if former in {"", me}:
+            # of one that was made, others may not know it: any that does takes it
+            return me if seen.record.duration > RELEASED else ""
+        if self._is_unclaimed(seen):
+            return ""
+        if former is None:
+            return UNSETTLED
+        lease = self.view.find(self.member_name(former))
+        is_old = self._lasts(self.member_name(former), read_version(lease), seen.record)
+        if former in members:
+            return former
+        return "" if is_old or lease is not None else UNSETTLED
+
+    async def is_free(self, seen: WatchedLease) -> bool:
+        """Return whether the membership has ended in which a slice was taken."""
+        former = self.view.find_former(seen)
+        if former in {"", self.settings.identity} or self._is_unclaimed(seen):
+            return True
+        if former is None:
+            return False
+        # The slice was read before: if its owner is no member now, the membership has ended in which it took
+        # this version. Had the owner been read first, it could have joined and taken the slice in between.
+        lease = await self.lease(self.member_name(former)).fetch(self.settings.attempt)
+        is_old = self._lasts(self.member_name(former), read_version(lease), seen.record)
+        return is_old if lease is None else lease.record.holder != former
+
+    def _is_unclaimed(self, seen: WatchedLease) -> bool:
+        """Return whether a Lease that was made has no holder for so long that each owner has seen it."""
+        return not seen.record.holder and self._lasts(seen.name, seen.version, seen.record)
+
+    def _lasts(self, name: str, version: str, record: LeaseRecord) -> bool:
+        """Return whether a Lease had this version, "" for none, at all looks of a duration."""
+        return self.view.look(name, version, record.duration / 2) >= record.duration
+
+    # -- members ---------------------------------------------------------------------------------------------
 
     def has_others(self, *, staying: bool = True) -> bool:
         """Return whether there is another member, by default one that stays."""
@@ -71,12 +140,13 @@ class ScalerLeases:
 
     async def _clear_member(self, member: Member) -> None:
         """Clear the Lease of a member that is late, or learn that it is not."""
-        leases = self.lease(member.lease)
+        store, seconds = self.lease(member.lease), self.settings.attempt
         try:
             with self.attempt(member.lease):
-                lease = await leases.fetch(self.settings.attempt)
+                # What is read is cleared in its version, so a renewal that lands in between is a conflict.
+                lease = await store.fetch(seconds)
                 if lease is not None and lease.record == member.record:
-                    lease = await self.clear(leases, lease)
+                    lease = await store.clear(lease, self.clock.wall(), seconds)
                 if lease is not None:
                     self.view.learn(member.lease, lease.record)
                     self.view.changed()
@@ -87,17 +157,18 @@ class ScalerLeases:
 
     def tidy(self, group: asyncio.TaskGroup) -> None:
         """Delete the Leases of memberships that have ended long ago."""
-        for lease in self.view.ended(_TIDY_AFTER):
-            group.create_task(self._delete(lease), name=f"delete {lease.name}")
+        for lease in self.view.cache:
+            if lease.record.holder or slices.parse_name(self.settings.lease_name, lease.name) is not None:
+                continue
+            if self.view.look(lease.name, lease.version) >= _TIDY_AFTER:
+                self.view.forget(lease.name)  # if it is not deleted now, it is in as long a time again
+                group.create_task(self._delete(lease), name=f"delete {lease.name}")
 
     async def _delete(self, lease: WatchedLease) -> None:
         with self.attempt(lease.name):
             await self.lease(lease.name).delete(lease.version, self.settings.attempt)
 
-    async def clear(self, leases: KubernetesLeases, lease: Lease) -> Lease:
-        """Remove the holder of a Lease in the version that was read."""
-        record = released(lease.record, self.clock.wall())
-        return await leases.replace(lease, record, self.settings.attempt)
+    # -- access ----------------------------------------------------------------------------------------------
 
     def member_name(self, identity: str) -> str:
         """Return the name of the Lease of a member, which no other process has."""
@@ -112,7 +183,7 @@ class ScalerLeases:
         try:
             yield
         except errors.KubernetesError as error:
-            if error.status not in {404, 409}:
+            if error.status != 409:
                 self.failed[name] = self.show_version(name)
                 message = "a Lease could not be read or written"
                 self._problems.report(FAULT, message, str(error), subject=name)

@@ -6,7 +6,8 @@ one owner, however many slices it owns.
 
 Two members never own a slice at once:
 
-- A slice is taken only if it is certainly free (`slice_owners`), and in the version in which it was read
+- Others clear the Lease of a member only when that one cannot write any more (`term`).
+- A slice is taken only if it is certainly free (`scaler_leases`), and in the version in which it was read
   (`held_slice`).
 - A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
   that it sees, or learns that another one has.
@@ -21,6 +22,7 @@ that leaves to the one that has come.
 """
 
 import asyncio
+import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection
@@ -31,9 +33,8 @@ from adapter.kubernetes.ownership.held_slice import HeldSlice
 from adapter.kubernetes.ownership.installation_lock import InstallationLock
 from adapter.kubernetes.ownership.lease_view import POD
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership
-from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
-from adapter.kubernetes.ownership.slice_owners import UNSETTLED, SliceOwners
-from adapter.kubernetes.ownership.term import LeaseFence, Term, Work
+from adapter.kubernetes.ownership.scaler_leases import RETRY, UNSETTLED, ScalerLeases, read_version
+from adapter.kubernetes.ownership.term import LeaseFence, Unchanged, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.logs import facts
 from adapter.waits import wait_for
@@ -64,7 +65,6 @@ class SliceKeeper:
         """
         self._leases = ScalerLeases(watching, namespace, settings)
         self.view = self._leases.view
-        self._owners = SliceOwners(self._leases)
         self._settings = settings
         self._clock = watching.clock
         self._wants = wants
@@ -79,44 +79,36 @@ class SliceKeeper:
         self._wanted: frozenset[int] = frozenset()
         self._is_leaving = self._is_ending = False
         """Whether it takes no more slices, and whether it gives up all."""
-        self._members: tuple[frozenset[str], float] = frozenset(), 0.0
-        """Who shares the slices, and since when."""
+        self._staying = Unchanged(watching.clock)
+        """Who shares the slices."""
+        self._settled = 0.0
+        """For how many seconds they have been the same."""
         self._wake = asyncio.Event()
         self._emptied = asyncio.Event()
         """Set when the last slice was given up."""
         self.view.changed = self._lock.changed = self._wake.set
         owned = watching.monitoring.slices.labels(settings.lease_name)
-        owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
+        owned.set_function(lambda: sum(held.term is not None for held in self._held.values()))
 
     def find_owner(self, number: int) -> str:
         """Return the identity of the owner of a slice as far as is known, "" for none."""
         held, seen = self._held.get(number), self.view.find_slice(number)
-        if held is not None and held.is_owned:
+        if held is not None and held.term is not None:
             return self._settings.identity
         members = {member.record.holder for member in self.view.members()}
         return seen.record.holder if seen is not None and seen.record.holder in members else ""
 
     async def run(self, work: Work) -> NoReturn:
         """Own slices until cancelled; then end their work and release them."""
-
-        async def serve(fence: LeaseFence) -> None:
-            self._lock.begin()
-            async with asyncio.TaskGroup() as group:
-                looking = group.create_task(self._lock.run(), name="installation lock")
-                await self._serve(group, work, fence)
-                self._give_up_all()
-                looking.cancel()
-
-        async def prepare() -> None:
-            await self._prepare_to_join()
-            await self._lock.decide()
-
         while not self.view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
         try:
-            await self._membership.run(serve, prepare, self._leave)
+            await self._membership.run(
+                functools.partial(self._serve, work), self._prepare_to_join, self._leave
+            )
         finally:
+            # Released last: another installation takes it at once, and all work of this one has ended by now.
             if not self._leases.has_others(staying=False):
                 await self._lock.release()
 
@@ -125,11 +117,12 @@ class SliceKeeper:
 
         After a membership that others have ended, what is kept may be outdated: it is read again.
         """
-        if await self._is_still_member() or self._prepare is None:
-            return
-        if self._wanted:
-            await self._wait_prepared(self._prepare, frozenset)
-        await self._wait_prepared(self._prepare, self._find_share)
+        if not await self._is_still_member() and self._prepare is not None:
+            if self._wanted:
+                await self._wait_prepared(self._prepare, frozenset)
+            await self._wait_prepared(self._prepare, self._find_share)
+        # Before it joins: others deal slices to a member, which stay free if its installation does not scale.
+        await self._lock.decide()
 
     async def _is_still_member(self) -> bool:
         """Return whether the own Lease is held, else when the view shows that it is not."""
@@ -170,29 +163,35 @@ class SliceKeeper:
 
     # -- a membership ----------------------------------------------------------------------------------------
 
-    async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> None:
+    async def _serve(self, work: Work, fence: LeaseFence) -> None:
         """Take and give up slices until the view is old. The end of the membership frees what is held."""
-        settings = self._settings
-        sight = LeaseFence(
-            self._clock, fence.sent, hold=settings.renew_deadline, tolerance=settings.tolerance
-        )
-        self._owners.outdated.clear()
-        while True:
-            self._wake.clear()
-            self._leases.end_problems()
-            self._leases.tidy(group)
-            todo = self._plan() if self._lock.allowed else self._stand_back()
-            for number in todo.take:
-                held = HeldSlice(Term(number, fence, sight), sight, self._leases, self._owners)
-                self._held[number] = held
-                group.create_task(self._hold(held, work), name=f"slice {number}")
-            self._want({*self._held, *todo.expect})
-            wait = min(self._leases.clear_late(group), self._give_up(todo.release))
-            self._membership.note_shown(self.view.settled.get(self._own), sight)
-            if (left := sight.due) <= 0:
-                _log.warning("the watch of Leases is late", extra=facts(lease=settings.lease_name))
-                return
-            await wait_for(self._wake, min(wait, left))
+        hold, tolerance = self._settings.renew_deadline, self._settings.tolerance
+        sight = LeaseFence(self._clock, fence.sent, hold=hold, tolerance=tolerance)
+        self._leases.outdated.clear()
+        self._lock.begin()
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._lock.run(), name="installation lock")
+            while True:
+                self._wake.clear()  # first: what changes from now on is looked at again
+                # No await may come between these two: a write that was checked there would rely on a view
+                # that is new, and not yet on what it shows.
+                self._membership.note_shown(self.view.settled.get(self._own), sight)
+                for held in self._held.values():
+                    held.follow()
+                if (left := sight.due) <= 0:
+                    _log.warning("the watch of Leases is late", extra=facts(lease=self._settings.lease_name))
+                    break
+                self._leases.end_problems()
+                self._leases.tidy(group)
+                todo = self._plan() if self._lock.allowed else self._stand_back()
+                for number in todo.take:
+                    held = self._held[number] = HeldSlice(number, fence, sight, self._leases)
+                    group.create_task(self._hold(held, work), name=f"slice {number}")
+                self._want({*self._held, *todo.expect})
+                wait = min(self._leases.clear_late(group), self._give_up(todo.release))
+                await wait_for(self._wake, min(wait, left))
+            self._give_up_all()
+            looking.cancel()
 
     def _want(self, numbers: Collection[int]) -> None:
         """Have the objects of slices kept, those of slices that are given up until all of them are."""
@@ -216,15 +215,11 @@ class SliceKeeper:
         return {*todo.take, *todo.expect}
 
     def _plan(self) -> slices.SlicePlan:
-        """Plan what to do. What is lost is given up."""
         me = self._settings.identity
-        for held in self._held.values():
-            held.follow()
         members = {member.record.holder: member.leaves for member in self.view.members()}
         owners = [self._owner_in_plan(number, members) for number in range(slices.COUNT)]
         staying = frozenset({me, *(member for member, leaves in members.items() if not leaves)})
-        if staying != self._members[0]:
-            self._members = staying, self._clock.monotonic()
+        self._settled = self._staying.see(staying)
         todo = slices.plan(me, staying, owners)
         if self._is_leaving:
             return slices.SlicePlan((), list(self._held) if self._is_ending else (), ())
@@ -234,7 +229,7 @@ class SliceKeeper:
     def _give_up(self, numbers: Collection[int]) -> float:
         """Give up slices, some at once, when the members have settled; return the seconds until then."""
         given_up = [held.surplus for number in numbers if (held := self._held.get(number)) is not None]
-        left = self._members[1] + self._settings.settling - self._clock.monotonic()
+        left = self._settings.settling - self._settled
         if given_up and left > 0 and not self._is_ending:
             return left
         moving = sum(held.surplus.is_set() for held in self._held.values())
@@ -245,7 +240,7 @@ class SliceKeeper:
     def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
         if (held := self._held.get(number)) is not None:
             return UNSETTLED if held.surplus.is_set() else self._settings.identity
-        return self._owners.find(number, members)
+        return self._leases.find_owner(number, members)
 
     async def _hold(self, held: HeldSlice, work: Work) -> None:
         try:

@@ -1,11 +1,17 @@
-"""A term: one process owns one slice, from when it has taken the Lease until it gives the slice up.
+"""For how long a Lease holds: for its owner, whose ownership of a slice is a term, and for all others.
 
-The term is the fence of its owner, the check before every write. It is open only while this process certainly
-holds its Lease. No other process clears the Lease before its whole duration has passed since the last
-confirmed renewal was *sent*. The fence closes earlier, at the renew deadline, counted from that same instant,
-and every write ends by then. The time between deadline and duration covers what the network still delivers
-and clocks of unequal speed. A term that has ended never begins again: nothing that is left over from it can
-write in the next one.
+The fence is the check before every write. It is open only while this process certainly holds its Lease. No
+other process clears the Lease before its whole duration has passed since the last confirmed renewal was
+*sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every write ends
+by then (`LeaseFence`). The time between deadline and duration covers what the network still delivers and
+clocks of unequal speed.
+
+Others count the duration from when they have *seen* the last change, which is later, each by a clock of its
+own (`Unchanged`). Then they clear the Lease in the version that has not changed: of a renewal that lands in
+between, the version is another one.
+
+A closed fence never opens again, and a term that has ended never begins again. The next membership has its
+own, so nothing that is left over from a former one can write in it.
 """
 
 import math
@@ -60,24 +66,42 @@ class LeaseFence:
 
     def left(self) -> float:
         """Return how many seconds a write that starts now may take, 0 for none."""
-        now, sent = read_clocks(self._clock), self.sent
-        parted = abs((now.wall - sent.wall) - (now.monotonic - sent.monotonic))
-        if self.closed or parted > self._tolerance:
+        try:
+            return self.check()
+        except errors.NotLeadingError:
             return 0.0
-        return max(0.0, sent.monotonic + self._hold - now.monotonic)
 
     def check(self) -> float:
-        """Return `left()`; raise `NotLeadingError` if it is 0."""
-        left = self.left()
-        if left > 0:
-            return left
+        """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
+        now, sent = read_clocks(self._clock), self.sent
+        left = sent.monotonic + self._hold - now.monotonic
         if self.closed:
-            why = "the lease is no longer held"
-        elif self.due > 0:
-            why = "the clock has jumped since the lease was last renewed"
-        else:
-            why = "the lease was not renewed in time"
-        raise errors.NotLeadingError(why)
+            raise errors.NotLeadingError("the lease is no longer held")
+        if left <= 0:
+            raise errors.NotLeadingError("the lease was not renewed in time")
+        if abs((now.wall - sent.wall) - (now.monotonic - sent.monotonic)) > self._tolerance:
+            raise errors.NotLeadingError("the clock has jumped since the lease was last renewed")
+        return left
+
+
+class Unchanged:
+    """For how long something has been the same, by all looks of this process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._state: object = self  # like nothing that is seen
+        self._since = self._looked = -math.inf
+
+    def see(self, state: object, gap: float = math.inf) -> float:
+        """Note what a look shows; return for how many seconds all looks have shown that.
+
+        It begins again after a `gap` between two looks, in which other things may have been true.
+        """
+        now = self._clock.monotonic()
+        if state != self._state or now - self._looked > gap:
+            self._state, self._since = state, now
+        self._looked = now
+        return now - self._since
 
 
 class Term:

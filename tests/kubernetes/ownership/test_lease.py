@@ -9,13 +9,24 @@ from aiohttp import web
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.ownership import lease
-from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseRecord
+from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease, LeaseRecord, next_record
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import answering, connected, error_of
 
 STAMP = "2026-01-31T12:00:00.000000Z"
 MINE = LeaseRecord("web-1_a", 15, STAMP, STAMP, 0)
 LATER = msgspec.structs.replace(MINE, renewed="2026-01-31T12:00:02.000000Z")
+
+
+def test_records() -> None:
+    me = "web-1_a", 15.0
+    stamp, wall = "2023-11-14T22:13:20.250000Z", 1_700_000_000.25
+    mine, other = (
+        Lease(LeaseRecord(holder, 15, "since", "t0", 3), "7", {}) for holder in ("web-1_a", "web-2_b")
+    )
+    assert next_record(None, *me, wall) == LeaseRecord("web-1_a", 15, stamp, stamp, 0)
+    assert next_record(mine, *me, wall) == LeaseRecord("web-1_a", 15, "since", stamp, 3)
+    assert next_record(other, *me, wall) == LeaseRecord("web-1_a", 15, stamp, stamp, 4)
 
 
 @contextlib.asynccontextmanager
@@ -32,9 +43,9 @@ async def store(cluster: Cluster) -> AsyncIterator[KubernetesLeases]:
 
 async def test_a_lease_is_created_read_and_replaced(cluster: Cluster, store: KubernetesLeases) -> None:
     assert await store.fetch(1) is None
-    made = await store.create(MINE, 1)
+    made = await store.write(None, MINE, 1)
     assert made.record == MINE
-    renewed = await store.replace(made, LATER, 1)
+    renewed = await store.write(made, LATER, 1)
     assert (await store.fetch(1)) == renewed
     assert cluster.get("leases", "fastpath")["spec"] == {
         "holderIdentity": "web-1_a",
@@ -45,17 +56,24 @@ async def test_a_lease_is_created_read_and_replaced(cluster: Cluster, store: Kub
     }
 
 
+async def test_a_lease_that_is_cleared_has_no_holder_and_no_time(store: KubernetesLeases) -> None:
+    made = await store.write(None, msgspec.structs.replace(MINE, transitions=3), 1)
+    stamp = "2023-11-14T22:13:20.250000Z"
+    cleared = await store.clear(made, 1_700_000_000.25, 1)
+    assert cleared.record == LeaseRecord("", 1, stamp, stamp, 3)
+
+
 async def test_only_the_version_that_was_read_is_replaced(store: KubernetesLeases) -> None:
-    made = await store.create(MINE, 1)
-    await store.replace(made, LATER, 1)
-    caught = await error_of(store.replace(made, LATER, 1))
+    made = await store.write(None, MINE, 1)
+    await store.write(made, LATER, 1)
+    caught = await error_of(store.write(made, LATER, 1))
     assert caught.status == 409
-    caught = await error_of(store.create(MINE, 1))
+    caught = await error_of(store.write(None, MINE, 1))
     assert caught.status == 409
 
 
 async def test_fields_of_others_in_a_lease_stay(cluster: Cluster, store: KubernetesLeases) -> None:
-    await store.create(MINE, 1)
+    await store.write(None, MINE, 1)
     cluster.patch(
         "leases",
         "fastpath",
@@ -63,25 +81,27 @@ async def test_fields_of_others_in_a_lease_stay(cluster: Cluster, store: Kuberne
     )
     found = await store.fetch(1)
     assert found is not None
-    await store.replace(found, LATER, 1)
+    await store.write(found, LATER, 1)
     after = cluster.get("leases", "fastpath")
     assert after["metadata"]["labels"] == {"team": "x"}
     assert after["spec"]["strategy"] == "OldestEmulationVersion"
 
 
 async def test_only_the_version_that_was_read_is_deleted(store: KubernetesLeases) -> None:
-    made = await store.create(MINE, 1)
-    renewed = await store.replace(made, LATER, 1)
+    made = await store.write(None, MINE, 1)
+    renewed = await store.write(made, LATER, 1)
     caught = await error_of(store.delete(made.version, 1))
     assert caught.status == 409
     await store.delete(renewed.version, 1)
     assert await store.fetch(1) is None
+    for late in (store.delete(renewed.version, 1), store.write(renewed, LATER, 1)):
+        assert (await error_of(late)).status == 409, "it was deleted meanwhile"
 
 
 async def test_every_call_is_bounded(cluster: Cluster, store: KubernetesLeases) -> None:
-    made = await store.create(MINE, 1)
+    made = await store.write(None, MINE, 1)
     cluster.delay(30, "*", "leases")
-    for call in (store.fetch(0.05), store.create(MINE, 0.05), store.replace(made, LATER, 0.05)):
+    for call in (store.fetch(0.05), store.write(None, MINE, 0.05), store.write(made, LATER, 0.05)):
         caught = await error_of(call)
         assert caught.reason == "Timeout"
 

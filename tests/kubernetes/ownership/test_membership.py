@@ -20,25 +20,14 @@ from typing import NoReturn, cast
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.ownership.lease import KubernetesLeases, LeaseRecord
-from adapter.kubernetes.ownership.membership import MemberSettings, Membership, next_record, released
+from adapter.kubernetes.ownership.lease import KubernetesLeases
+from adapter.kubernetes.ownership.membership import MemberSettings, Membership
 from adapter.kubernetes.ownership.term import LeaseFence
 from tests.support.scripts import Scripts
 from tests.support.slices import NAME, Process, SliceWorld
 
 SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "members")
 ME = MemberSettings("web-1_a", NAME)
-
-
-def test_records() -> None:
-    stamp, wall = "2023-11-14T22:13:20.250000Z", 1_700_000_000.25
-    mine = LeaseRecord("web-1_a", 15, "since", "t0", 3)
-    assert next_record(None, ME, wall) == LeaseRecord("web-1_a", 15, stamp, stamp, 0)
-    assert next_record(mine, ME, wall) == LeaseRecord("web-1_a", 15, "since", stamp, 3)
-    assert next_record(LeaseRecord("web-2_b", 15, "since", "t0", 3), ME, wall) == LeaseRecord(
-        "web-1_a", 15, stamp, stamp, 4
-    )
-    assert released(mine, wall) == LeaseRecord("", 1, stamp, stamp, 3)
 
 
 def test_no_scaler_clears_the_lease_while_a_write_may_be_under_way() -> None:

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from adapter.kubernetes.ownership import scaler_leases
 from adapter.kubernetes.ownership.lease_view import LeaseView, WatchedLease
 from adapter.kubernetes.ownership.scaler_leases import ScalerLeases
-from adapter.kubernetes.ownership.slice_owners import SliceOwners
 from adapter.kubernetes.ownership.term import LeaseFence, Term
 from adapter.model.autoscaling import slices
 from tests.support import histories
@@ -126,10 +125,10 @@ def test_two_never_own_a_slice_and_none_is_free_for_long(
 
 
 def takes_without_a_look_at_its_owner(patch: pytest.MonkeyPatch) -> None:
-    async def is_free(_owners: SliceOwners, _seen: WatchedLease) -> bool:
+    async def is_free(_leases: ScalerLeases, _seen: WatchedLease) -> bool:
         return True
 
-    patch.setattr(SliceOwners, "is_free", is_free)
+    patch.setattr(ScalerLeases, "is_free", is_free)
 
 
 def lets_a_term_go_on(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +154,7 @@ def ignores_that_its_clocks_diverge(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_what_is_missing_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SliceOwners, "_lasts", lambda *_: True)
+    patch.setattr(ScalerLeases, "_lasts", lambda *_: True)
 
 
 def takes_what_was_made_at_once(patch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ class Shown:
         self.list(*listed)
 
     def list(self, *leases: WatchedLease) -> None:
-        for lease in self.view.slices():
+        for lease in list(self.view.cache):
             self.view.cache.remove("default", lease.name)
         for lease in leases:
             self.view.cache.put(lease)

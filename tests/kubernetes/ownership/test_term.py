@@ -5,7 +5,7 @@ import math
 import pytest
 
 from adapter.errors import NotLeadingError
-from adapter.kubernetes.ownership.term import LeaseFence, Term, read_clocks
+from adapter.kubernetes.ownership.term import LeaseFence, Term, Unchanged, read_clocks
 from tests.support.clock import FakeClock
 
 
@@ -103,3 +103,21 @@ def test_a_term_without_leases_is_open_until_it_ends() -> None:
     assert term.check() == math.inf
     term.end()
     assert refusal(term) == "the slice belongs to another scaler"
+
+
+def test_what_others_see_lasts_since_it_has_changed(clock: FakeClock) -> None:
+    unchanged = Unchanged(clock)
+    assert unchanged.see("1") == 0
+    clock.advance(4)
+    assert unchanged.see("1") == 4
+    clock.advance(1)
+    assert unchanged.see("2") == 0
+    clock.advance(2)
+    assert unchanged.see("2") == 2
+
+
+def test_after_a_time_without_a_look_it_begins_again(clock: FakeClock) -> None:
+    unchanged = Unchanged(clock)
+    for seen in (0, 5, 10, 0, 5):
+        assert unchanged.see("1", gap=5) == seen
+        clock.advance(6 if seen == 10 else 5)
