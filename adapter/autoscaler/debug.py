@@ -136,8 +136,8 @@ def _limited_by(state: AutoscalerState) -> str:
 
 
 def _limits(state: AutoscalerState) -> views.LimitsView:
-    spec = None if state.last is None else state.last.decision.spec
-    lowest, highest = state.spec.prepared.limits if spec is None else spec.limits
+    spec = state.spec.prepared if state.last is None else state.last.decision.spec
+    lowest, highest = spec.limits
     floor = state.memory.boost.floor
     return views.LimitsView(
         min=lowest,

@@ -3,7 +3,6 @@
 import msgspec
 
 from adapter.autoscaler.decide import roster as rosters
-from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.past_hour import Counts
 from adapter.autoscaler.snapshot import Snapshot
@@ -16,9 +15,8 @@ class LastDecision(msgspec.Struct, frozen=True):
     snapshot: Snapshot | None
     decision: Decision
 
-    def counts(self, own: ReplicaLimits, floor: int) -> Counts:
+    def counts(self, floor: int) -> Counts:
         """Return its counts for the history; `floor` is the one that is published, 0 without one."""
-        decision = self.decision
-        limits = own if decision.spec is None else decision.spec.limits
+        decision, limits = self.decision, self.decision.spec.limits
         ready = None if self.snapshot is None else rosters.prepare(self.snapshot.observation.pods).ready
         return Counts(decision.wanted, decision.desired, ready, floor, *limits, decision.restraint)

@@ -404,12 +404,12 @@ class AutoscalerState:
         self._note(decision, None, now)
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
-        own, time = self.spec.prepared.limits, self.clock.time_of_day(now)
+        time = self.clock.time_of_day(now)
         self.last = LastDecision(time, snapshot, decision)
         self.turn.since = self.turn.since or time
         if self.past is not None:
             floor = self.memory.boost.floor
-            self.past.note(self.last.counts(own, 0 if floor is None else floor.replicas), now)
+            self.past.note(self.last.counts(0 if floor is None else floor.replicas), now)
 
     # -- what is ahead ---------------------------------------------------------------------------------------
 

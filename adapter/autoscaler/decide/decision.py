@@ -62,14 +62,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     status afterwards, to be written if `status_changed`. `error` is the error that ends the sync, "" without
     one; some metrics may have failed all the same. `history` is the next sync's, once this decision is
     carried out. `desired` is the count that was decided, also if it is withheld or cannot be written, and
-    None if no count was decided: the status then repeats the previous one.
+    None if no count was decided: the status then repeats the previous one. `spec` is what it was made with.
 
     `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
     what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
-    much pending capacity has reduced that, None without the option. `spec` is what it was made with, None if
-    no spec was used. `draining` is since when scale-downs wait for pods to become idle, None if this one does
-    not. `restraint` is what kept the count where it is, `limit` which limit applied to it, whether it is
-    written or not. `obstacle` is the last step that kept it from being decided or written.
+    much pending capacity has reduced that, None without the option. `draining` is since when scale-downs wait
+    for pods to become idle, None if this one does not. `restraint` is what kept the count where it is,
+    `limit` which limit applied to it, whether it is written or not. `obstacle` is the last step that kept it
+    from being decided or written.
     """
 
     replicas: int
@@ -81,11 +81,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     history: History
     trace: tuple[Step, ...]
+    spec: PreparedSpec
     desired: int | None = None
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
     covered: int | None = None
-    spec: PreparedSpec | None = None
     draining: int | None = None
     restraint: Restraint = FOLLOWS
     limit: Restraint = FOLLOWS

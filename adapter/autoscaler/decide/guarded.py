@@ -1,4 +1,4 @@
-"""Decides a sync with all guards: limits of their own, which Kubernetes does not have.
+"""Decides a sync with the guards that Kubernetes does not have.
 
 The arithmetic stays upstream's. A guard changes an input of the `Sync` before the count is decided, or vetoes
 the count afterwards, and never computes one. Each `Veto` is shown in a condition that does not hold, in the

@@ -112,7 +112,7 @@ def foresee(decision: Decision, memory: Boosting, current: int, at: int) -> int:
     `decision` is the one for the HPA that was made last. A floor that still holds then keeps the count up.
     """
     spec, wanted = decision.spec, decision.wanted
-    if spec is None or wanted is None or spec.up is None or spec.down is None or current <= 0:
+    if wanted is None or spec.up is None or spec.down is None or current <= 0:
         return current
     normalized = behavior.normalize(wanted, current, spec.limits, spec.up, spec.down, decision.history, at)
     held = 0 if memory.floor is None or memory.floor.until <= at else memory.floor.replicas
