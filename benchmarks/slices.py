@@ -27,6 +27,7 @@ import uvloop
 from aiohttp import web
 
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -217,10 +218,13 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
         ScaleConflicts(watching),
     )
     scrapes: Any = _Scrapes()
-    registry = AutoscalerRegistry(rivals, scrapes)
+    changes = Changes()
+    registry = AutoscalerRegistry(rivals, scrapes, changes)
     source = AutoscalerSource(registry, problems, watching)
     settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
-    context = AutoscalerContext(followers, rivals, world, settings, DecisionClock(ticking), NoForecasts())
+    context = AutoscalerContext(
+        followers, rivals, world, settings, DecisionClock(ticking), changes, NoForecasts()
+    )
     registry.controller = controller = tick.begin_all(context, world, ticking, monitoring, numbers)
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:

@@ -22,6 +22,7 @@ from typing import Any, cast
 import msgspec
 
 from adapter.autoscaler.actuator import Actuator
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
@@ -268,6 +269,7 @@ def open_controller(clock: HandClock, world: World, forecasts: Forecasts) -> Con
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
         DecisionClock(clock),
+        Changes(),
         forecasts,
     )
     return begin_all(context, world, clock, Monitoring(), range(slices.COUNT))

@@ -1,6 +1,5 @@
 """The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
@@ -30,14 +29,6 @@ class Key(NamedTuple):
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
         meta = autoscaler.metadata
         return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
-
-
-class ScheduleListener(Protocol):
-    def note_namespace(self, namespace: str) -> None:
-        """Note a namespace with autoscalers or schedules."""
-
-    def answered(self, keys: Iterable[Key]) -> None:
-        """Note that inputs of these autoscalers have changed."""
 
 
 class ForecastBound(NamedTuple):

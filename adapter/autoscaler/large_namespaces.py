@@ -50,7 +50,7 @@ class LargeNamespaces:
                 "namespace, and more scalers cannot divide it"
             )
             key = next(key for key in self._registry.names() if key.namespace == namespace)
-            self._registry.record(key, Event("Warning", "NamespaceTooLarge", text))
+            self._registry.changes.note_event(key, Event("Warning", "NamespaceTooLarge", text))
 
     def _were_late(self) -> bool:
         """Return whether one in a hundred decisions was a second late since the last call."""

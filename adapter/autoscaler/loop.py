@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.reconcile import PendingScale, Reconciler, SyncResult
 from adapter.autoscaler.state import AutoscalerState
@@ -110,12 +111,12 @@ class DecisionLoop:
     names: Callable[[], Iterable[Key]]
     reconciler: Reconciler
     forecasts: Forecasts
+    changes: Changes
     clock: DecisionClock
     monitoring: Monitoring
     _defects: Defects = field(init=False)
     _scheduler: Scheduler = field(default_factory=Scheduler, init=False)
     _again: dict[Key, float] = field(default_factory=dict, init=False)
-    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _writes: dict[asyncio.Task[None], AutoscalerState] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +130,7 @@ class DecisionLoop:
         """Decide an autoscaler now, and after `again` seconds, which spread what follows over a period."""
         self._again[key] = again
         self._scheduler.schedule(key, self.clock.monotonic())
-        self._wake.set()
+        self.changes.wake.set()
 
     def touch(self, key: Key) -> None:
         """Note that inputs of an autoscaler have changed: decide it now, or soon if it was just decided."""
@@ -141,7 +142,7 @@ class DecisionLoop:
             turn.has_changed = True
             return
         self._scheduler.schedule(key, max(self.clock.monotonic(), turn.decided + turn.rest))
-        self._wake.set()
+        self.changes.wake.set()
 
     def remove(self, key: Key) -> None:
         self._scheduler.remove(key)
@@ -149,9 +150,18 @@ class DecisionLoop:
 
     async def run(self) -> None:
         while True:
-            self._wake.clear()
+            self._take_changes()  # what is noted from now on wakes it
             await self._wait()
             await self.tick()
+
+    def _take_changes(self) -> None:
+        keys, events = self.changes.take()
+        for key in keys:
+            self.touch(key)
+        for key, event in events:
+            if (state := self.find(key)) is not None:
+                with self._defects.contain(UNEXPECTED, key):
+                    self.reconciler.actuator.event(state.spec.object, event)
 
     async def end(self, states: Collection[AutoscalerState]) -> None:
         """Return when the writes in progress of some autoscalers have ended, or are cancelled.
@@ -175,9 +185,11 @@ class DecisionLoop:
         if wait <= 0:
             await asyncio.sleep(0)
             return
-        await wait_for(self._wake, min(wait, _CLOCK_PERIOD))
+        await wait_for(self.changes.wake, min(wait, _CLOCK_PERIOD))
 
     async def tick(self) -> None:
+        """Decide all autoscalers that are due."""
+        self._take_changes()
         if by := self.clock.jump():
             self._follow_clock(by)
         started = now = self.clock.monotonic()
@@ -231,7 +243,7 @@ class DecisionLoop:
         finally:
             turn.is_writing = False
         self._follow(state, result, self.clock.monotonic())
-        self._wake.set()
+        self.changes.wake.set()
         if turn.has_changed:
             turn.has_changed = False
             self.touch(state.key)

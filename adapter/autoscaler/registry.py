@@ -5,10 +5,10 @@ slices this process owns, and its `loop` decides them. There is one of each in a
 namespaces: when it is taken its autoscalers are put, and when it is given up they are dropped.
 """
 
-import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from adapter.autoscaler.actuator import Actuator
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
@@ -95,7 +95,13 @@ class Controller:
         self._reporter = Reporter(actuator, monitoring, journal)
         reconciler = Reconciler(actuator, self._floors, costs, self._reporter, context.clock)
         self.loop = DecisionLoop(
-            self.find, self.names, reconciler, context.forecasts, context.clock, monitoring
+            self.find,
+            self.names,
+            reconciler,
+            context.forecasts,
+            context.changes,
+            context.clock,
+            monitoring,
         )
 
     def begin(self, number: int, floors: Floors) -> OwnedSlice:
@@ -150,7 +156,7 @@ class Controller:
             state = None
         if state is None:
             clock = self.context.clock
-            state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), events)
+            state = AutoscalerState(autoscaler, self.context, events)
             state.inherit(owned.inherited.pop(autoscaler.metadata.uid, None))
             owned.states[key] = state
             self._monitoring.scaler_autoscalers.inc()
@@ -170,11 +176,6 @@ class Controller:
                 self.actuator.event(autoscaler, Event("Warning", boosting.NOT_BOOSTED, boost.fault))
             if before is not None and before.shown != boost.shown:
                 self.loop.touch(key)  # the status may show the floor
-
-    def record(self, key: Key, event: Event) -> None:
-        if (state := self.find(key)) is not None:
-            with self._defects.contain(UNEXPECTED, key):
-                self.actuator.event(state.spec.object, event)
 
     def remove(self, key: Key) -> None:
         owned = self.find_slice(key.namespace)
@@ -209,23 +210,17 @@ class Controller:
 class AutoscalerRegistry:
     """All autoscalers. Those that this process decides are given to its controller."""
 
-    def __init__(self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions) -> None:
+    def __init__(self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions, changes: Changes) -> None:
+        self.changes = changes
         self._rivals = rivals
         self._scrapes = scrapes
         self.controller: Controller | None = None
         """None before this process begins to scale."""
-        self._noted = [asyncio.Event() for _ in range(slices.COUNT)]
 
     def find_controller(self, namespace: str) -> Controller | None:
         """Return the controller if this process owns the slice of a namespace, else None."""
         controller = self.controller
         return None if controller is None or controller.find_slice(namespace) is None else controller
-
-    def note_namespace(self, namespace: str) -> None:
-        self._noted[slices.slice_of(namespace)].set()
-
-    async def wait_for_any(self, number: int) -> None:
-        await self._noted[number].wait()
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         self.note(autoscaler)
@@ -239,7 +234,7 @@ class AutoscalerRegistry:
             self._rivals.put(autoscaler)
         # Scrape what others decide too: this process may serve the values, and may own the slice later.
         self._scrapes.put(autoscaler)
-        self.note_namespace(key.namespace)
+        self.changes.note_namespace(key.namespace)
 
     def remove(self, key: Key) -> None:
         if not key.is_native:
@@ -252,27 +247,11 @@ class AutoscalerRegistry:
         owners = self._rivals.owners(target)
         # where there are many, each has others with and without this change, and sees it at its next decision
         if len(owners) <= MOST_RIVALS:
-            self.answered([Key(namespace, name, kind == HPA_KIND) for kind, namespace, name in owners])
-
-    def answered(self, keys: Iterable[Key]) -> None:
-        """Note that inputs of these autoscalers have changed, or that metrics could not be fetched."""
-        if self.controller is not None:
-            for key in keys:
-                self.controller.loop.touch(key)
+            self.changes.note([Key(namespace, name, kind == HPA_KIND) for kind, namespace, name in owners])
 
     def delayed(self, key: Key) -> None:
         """Note that metrics of an autoscaler wait for the query budget."""
-        self.record(key, _METRICS_DELAYED)
-
-    def record(self, key: Key, event: Event) -> None:
-        """Record an event on an autoscaler that this process decides."""
-        if self.controller is not None:
-            self.controller.record(key, event)
+        self.changes.note_event(key, _METRICS_DELAYED)
 
     def names(self) -> Iterator[Key]:
         return iter(()) if self.controller is None else self.controller.names()
-
-    def scraped(self, owner: Hashable) -> None:
-        """Note that a pod of an autoscaler was scraped; `owner` is the autoscaler's `Key`."""
-        if isinstance(owner, Key):
-            self.answered([owner])

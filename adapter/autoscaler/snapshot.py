@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
@@ -86,6 +87,7 @@ class AutoscalerContext(NamedTuple):
     sources: SourceFactory
     settings: Settings
     clock: DecisionClock
+    changes: Changes
     forecasts: Forecasts
     schedules: ScheduleBook | None = None
     """None without schedules."""
@@ -155,10 +157,7 @@ class _Opened(NamedTuple):
 
 
 class Subscriptions:
-    """What one autoscaler follows.
-
-    `changed` is called when any of it may have changed, `started` with the start of each pod of the target.
-    """
+    """What one autoscaler follows; `started` is called with the start of each pod of the target."""
 
     __slots__ = (
         "_behind_since",
@@ -174,14 +173,12 @@ class Subscriptions:
         "attempted",
     )
 
-    def __init__(
-        self, context: AutoscalerContext, key: Key, changed: Callable[[], None], started: Started
-    ) -> None:
+    def __init__(self, context: AutoscalerContext, key: Key, started: Started) -> None:
         self.attempted: int | None = None
         """The count of a write without a response, which may have been applied; None for none."""
         self._context = context
         self._key = key
-        self._changed = changed
+        self._changed = functools.partial(context.changes.note, (key,))
         self._started = started
         self._wanted: _Wanted | None = None
         self._follower: TargetFollower | None = None

@@ -5,7 +5,7 @@ reads, and `Turn` what concerns its turns.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -126,7 +126,7 @@ class Turn:
 
 
 class AutoscalerState:
-    """One autoscaler. `changed` is called when something that it depends on may have changed."""
+    """One autoscaler."""
 
     __slots__ = (
         "_context",
@@ -147,7 +147,6 @@ class AutoscalerState:
         self,
         autoscaler: FastPathAutoscaler,
         context: AutoscalerContext,
-        changed: Callable[[], None],
         events: tuple[Events, Events] | None = None,
     ) -> None:
         """`events` are the scale events so far; without them those of the status, as they count now."""
@@ -164,7 +163,7 @@ class AutoscalerState:
         """The condition of idle scale-downs; None without the option."""
         self.last: LastDecision | None = None
         self.past = PastHour() if context.keeps_history else None
-        self.subscriptions = Subscriptions(context, self.key, changed, self._note_start)
+        self.subscriptions = Subscriptions(context, self.key, self._note_start)
         self.spec = self._prepare(autoscaler, None)
 
     @property

@@ -146,7 +146,7 @@ class Scaler:
                 Poller(
                     self._runtime.clock,
                     per_second=self._options.prometheus_max_queries_per_second,
-                    answered=self.caches.registry.answered,
+                    answered=self.caches.changes.note,
                     delays=DelayReporter(monitoring, problems, self.caches.registry.delayed),
                     defects=problems.defects,
                     scalers=self.count_scalers,
@@ -195,7 +195,7 @@ class Scaler:
         caches, number = self.caches, term.number
         if self._runtime.watching.scope is not None:
             await self._runtime.watching.scope.wait_for(number)
-        await caches.registry.wait_for_any(number)
+        await caches.changes.wait_for_any(number)
         floors, stored = self._writes.begin(term)
         ready_times = ReadyTimesStore(controller.begin(number, floors), stored)
         self._forecasts.begin(number, stored)
@@ -229,6 +229,7 @@ class Scaler:
             sources,
             build_settings(self._options),
             DecisionClock(runtime.clock),
+            self.caches.changes,
             self._forecasts,
             self.caches.schedules,
             keeps_history=self._options.autoscaler_history,

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
@@ -31,23 +32,23 @@ class ScalerCaches:
         self.pods = PodCache(watching) if pods is None else pods
         self.targets = ScaleTargets(watching, runtime.resources)
         self.rivals = ScaleConflicts(watching)
-        self.schedules = ScheduleBook(watching, problems)
+        self.changes = Changes()
+        self.schedules = ScheduleBook(watching, problems, self.changes)
         self.floors = FloorView(runtime.client, runtime.clock, runtime.namespace, problems)
         self.followers = TargetFollowers(self.targets, self.pods)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
         self._scrapes = ScrapeSubscriptions(
             runtime.scraped, self.followers, problems.defects, self._endpoints
         )
-        self.registry = AutoscalerRegistry(self.rivals, self._scrapes)
+        self.registry = AutoscalerRegistry(self.rivals, self._scrapes, self.changes)
         self.autoscalers = AutoscalerSource(self.registry, problems, watching)
         hpas = self.rivals.hpas
         self.boosted_hpas = BoostedHPAs(self.registry, hpas, runtime.clock, problems, period)
         hpas.followers.append(self.boosted_hpas.changed)
         self.rivals.changed = self.registry.rivals_changed
-        self.schedules.listener = self.registry
         runtime.relister.subscribe(self._scrapes.rules_changed.set)
         runtime.relister.subscribe(self._endpoints.wake.set)
-        runtime.scraped.subscribe(self.registry.scraped)
+        runtime.scraped.subscribe(self.changes.note_scraped)
         runtime.scraped.follow_readiness(self.pods.became_ready)
 
     def tasks(self, runtime: Runtime) -> dict[str, Coroutine[Any, Any, None]]:

@@ -177,6 +177,8 @@ async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> 
         bench.put(fpa(QUEUE, name=name, uid=f"uid-{number}"), replicas=4)
     Broken(bench.server, "event", ZeroDivisionError())
     for key in (OTHER, KEY, Key("default", "gone")):
-        bench.controller.record(key, Event("Warning", "MetricsDelayed", ""))
-    assert [event.reason for event in bench.server.events] == ["MetricsDelayed"]
+        bench.changes.note_event(key, Event("Warning", "MetricsDelayed", ""))
+    await bench.step()
+    delays = [event for event in bench.server.events if event.reason == "MetricsDelayed"]
+    assert len(delays) == 1
     assert defects(bench) == 1

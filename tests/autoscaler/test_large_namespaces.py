@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces
@@ -16,20 +17,17 @@ from adapter.telemetry.metrics import Monitoring
 class Owned:
     def __init__(self) -> None:
         self.autoscalers: list[Key] = []
-        self.events: list[tuple[Key, Event]] = []
 
     def names(self) -> Iterator[Key]:
         return iter(self.autoscalers)
-
-    def record(self, key: Key, event: Event) -> None:
-        self.events.append((key, event))
 
 
 class LateNamespaces:
     def __init__(self, **counts: int) -> None:
         unused: Any = None
-        registry = AutoscalerRegistry(unused, unused)
-        self.controller = Owned()
+        registry = AutoscalerRegistry(unused, unused, Changes())
+        self.controller, self._changes = Owned(), registry.changes
+        self._events: list[tuple[Key, Event]] = []
         for namespace, count in counts.items():
             self.controller.autoscalers += [Key(namespace, f"web-{number}") for number in range(count)]
         owned: Any = self.controller
@@ -43,7 +41,8 @@ class LateNamespaces:
 
     @property
     def events(self) -> list[tuple[Key, Event]]:
-        return self.controller.events
+        self._events += self._changes.take()[1]
+        return self._events
 
 
 @pytest.mark.looptime

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.kubernetes.cache.autoscalers import TargetKey
@@ -29,12 +30,12 @@ class Calls:
 class OwnedRegistry:
     def __init__(self, *owners: tuple[str, str, str]) -> None:
         self.rivals, self.scrapes, self.controller = Calls(), Calls(), Calls()
-        self.controller.loop = self.loop = Calls()  # type: ignore[attr-defined]
+        self.changes = Changes()
         self.rivals.owners = lambda _: owners  # type: ignore[attr-defined]
         rivals: Any = self.rivals
         scrapes: Any = self.scrapes
         controller: Any = self.controller
-        self.registry = AutoscalerRegistry(rivals, scrapes)
+        self.registry = AutoscalerRegistry(rivals, scrapes, self.changes)
         self.registry.controller = controller
 
 
@@ -45,19 +46,21 @@ def test_the_others_of_a_target_are_decided_again_while_they_are_few(count: int)
     bench = OwnedRegistry(*names, (HPA_KIND, "default", "web"))
     bench.registry.rivals_changed(TargetKey.of("default", fpa().spec.scale_target_ref))
     keys = [*(Key(namespace, name) for _, namespace, name in names), Key("default", "web", is_native=True)]
-    assert bench.loop.made == ([("touch", key) for key in keys] if count == 20 else [])
+    assert list(bench.changes.take()[0]) == (keys if count == 20 else [])
 
 
-def test_the_owner_of_its_slice_learns_what_happens_to_an_autoscaler() -> None:
-    bench, key = OwnedRegistry(), Key("default", "web")
-    bench.registry.answered([key])
-    bench.registry.scraped(key)
-    bench.registry.scraped("what a rule scrapes")
-    assert bench.loop.made == [("touch", key)] * 2
+def test_what_happens_to_an_autoscaler_is_a_change() -> None:
+    bench, key, other = OwnedRegistry(), Key("default", "web"), Key("shop", "web")
+    bench.changes.note([key])
+    bench.changes.note_scraped(other)
+    bench.changes.note_scraped(key)
+    bench.changes.note_scraped("what a rule scrapes")
     bench.registry.delayed(key)
-    bench.registry.remove(key)
-    (name, owner, event), removed = bench.controller.made
-    assert (name, owner, event.reason, removed) == ("record", key, "MetricsDelayed", ("remove", key))
+    assert bench.changes.wake.is_set()
+    keys, ((owner, event),) = bench.changes.take()
+    assert (list(keys), owner, event.reason) == ([key, other], key, "MetricsDelayed")
+    assert not bench.changes.wake.is_set()
+    assert not any(bench.changes.take()), "each is taken once"
     assert "--prometheus-max-queries-per-second" in event.message
 
 

@@ -39,16 +39,16 @@ class BookListener:
     def note_namespace(self, namespace: str) -> None:
         self.namespaces.add(namespace)
 
-    def answered(self, keys: Iterable[Key]) -> None:
+    def note(self, keys: Iterable[Key]) -> None:
         self.touched += sorted(keys)
 
 
 class SchedulesAtWork:
     """A book of the schedules of a cluster."""
 
-    def __init__(self, cluster: Cluster, book: ScheduleBook, problems: ProblemLog) -> None:
+    def __init__(self, cluster: Cluster, book: ScheduleBook, problems: ProblemLog, controller: Any) -> None:
         self.cluster, self.book, self.problems = cluster, book, problems
-        self.controller: Any = BookListener()
+        self.controller = controller
 
     def create(self, *windows: dict[str, Any], name: str = "office", **spec: Any) -> None:
         made = document(*windows, **{"targets": TARGETS} | spec)
@@ -77,10 +77,11 @@ class SchedulesAtWork:
 @contextlib.asynccontextmanager
 async def watching(cluster: Cluster) -> AsyncIterator[SchedulesAtWork]:
     async with reflecting(cluster.url) as context:
-        book = ScheduleBook(context, context.problems)
+        controller: Any = BookListener()
+        book = ScheduleBook(context, context.problems, controller)
         task = asyncio.create_task(book.cache.run(), name="schedules")
         try:
-            yield SchedulesAtWork(cluster, book, context.problems)
+            yield SchedulesAtWork(cluster, book, context.problems, controller)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -199,7 +200,7 @@ async def test_at_most_32_changes_are_ahead(bench: SchedulesAtWork) -> None:
 
 
 async def test_changes_wake_the_loop(bench: SchedulesAtWork) -> None:
-    controller = bench.book.listener = bench.controller
+    controller = bench.controller
     bench.create(DAY)
     await until(lambda: controller.touched == [OWN, HPA])
     assert controller.namespaces == {"shop"}

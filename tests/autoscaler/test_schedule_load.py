@@ -73,12 +73,27 @@ class FollowingAutoscalers:
             self.known.add(key)
 
 
+class Forwarded:
+    """Tells what changes at once."""
+
+    to: FollowingAutoscalers | None = None
+
+    def note_namespace(self, namespace: str) -> None:
+        """Note nothing."""
+
+    def note(self, keys: Iterable[Key]) -> None:
+        if self.to is not None:
+            self.to.answered(keys)
+
+
 class SchedulesUnderLoad:
     """A book that follows a controller, and schedules that come to it."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
         context = unconnected(ShiftedClock())
-        self.book = ScheduleBook(context, context.problems)
+        self.changes = Forwarded()
+        changes: Any = self.changes
+        self.book = ScheduleBook(context, context.problems, changes)
         self.controller = FollowingAutoscalers(self.book, keys)
         reflector = self.book.cache.reflector
         reflector.synced = True
@@ -98,10 +113,9 @@ class SchedulesUnderLoad:
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        controller: Any = self.controller
-        self.book.listener = controller
+        self.changes.to = self.controller
         yield
-        self.book.listener = None
+        self.changes.to = None
 
 
 def raw(name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> msgspec.Raw:

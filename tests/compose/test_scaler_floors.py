@@ -10,6 +10,7 @@ import pytest
 
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.autoscaler_sources import BoostedHPAs
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.compose import floors as serving
@@ -99,7 +100,7 @@ class AdoptedFloors:
         context = ReflectorContext(nothing, self.clock, monitoring, self.problems, lambda: 0.0)
         rivals, scrapes = ScaleConflicts(context), cast("Any", Mock())
         self.hpas = rivals.hpas
-        self.registry = AutoscalerRegistry(rivals, scrapes)
+        self.registry = AutoscalerRegistry(rivals, scrapes, Changes())
         self.boosted = BoostedHPAs(self.registry, self.hpas, self.clock, self.problems, 15 * SECOND)
         self.hpas.followers.append(self.boosted.changed)
         self.controller = Controller()

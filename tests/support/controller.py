@@ -12,6 +12,7 @@ import msgspec
 
 from adapter.autoscaler import debug
 from adapter.autoscaler.actuator import Actuator
+from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
@@ -346,6 +347,7 @@ class Bench:
         self.rivals = HandRivals()
         self.monitoring = Monitoring()
         self.journal = Journal()
+        self.changes = Changes()
         self.controller = self.start()
 
     def start(self) -> Controller:
@@ -356,6 +358,7 @@ class Bench:
             self.sources,  # type: ignore[arg-type]
             LIVE,
             DecisionClock(self.clock),
+            self.changes,
             self.forecasting,
             self.schedules,
             doubt=lambda: self.doubt,

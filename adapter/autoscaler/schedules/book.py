@@ -15,7 +15,8 @@ import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.interfaces import Key, ScheduleListener
+from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.interfaces import Key
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import ScheduleDocument, ScheduleTarget
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, Lead, SpansOfDay
@@ -102,10 +103,9 @@ _MOST_AHEAD = 32
 class ScheduleBook:
     """The schedules by the autoscalers that they are for, while the tasks of `cache` run."""
 
-    def __init__(self, watching: ReflectorContext, problems: ProblemLog) -> None:
+    def __init__(self, watching: ReflectorContext, problems: ProblemLog, changes: Changes) -> None:
         self.cache = ScheduleCache(watching, self._changed)
-        self.listener: ScheduleListener | None = None
-        """Is told what changes."""
+        self._changes = changes
         self._problems = problems
         self._known: dict[str, _ScheduleEntry] = {}
         self._targets: dict[Key, _Target] = {}
@@ -168,8 +168,8 @@ class ScheduleBook:
         finally:
             self._renewals.pop(part, None)
         entry = self._known.get(part.schedule.name)
-        if entry is not None and entry.spans is part and not is_known and self.listener is not None:
-            self.listener.answered(entry.targets)
+        if entry is not None and entry.spans is part and not is_known:
+            self._changes.note(entry.targets)
 
     def _changed(self, namespace: str, name: str) -> None:
         """Follow a change of a schedule. One that cannot be used stays as it was."""
@@ -195,9 +195,8 @@ class ScheduleBook:
             for key in entry.targets:
                 self._targets.setdefault(key, _Target()).put(subject, entry)
             touched |= dict.fromkeys(entry.targets)
-        if self.listener is not None:
-            self.listener.note_namespace(namespace)
-            self.listener.answered(touched)
+        self._changes.note_namespace(namespace)
+        self._changes.note(touched)
 
     def _forget(self, subject: str, entry: _ScheduleEntry) -> None:
         job = self._renewals.pop(entry.spans, None)
