@@ -191,13 +191,13 @@ class AutoscalerState:
         history = self.memory.history
         if not (history.ups or history.downs):
             return ()
-        longest, set_by = max(self.spec.prepared.longest_periods), self.clock.set_by
+        longest, set_by = max(self.spec.prepared.longest_periods), self._context.clock.set_by
         return histories.recent_changes(history.ups, history.downs, now, longest, set_by)
 
     @property
     def backlog_credits(self) -> tuple[BacklogCredit, ...]:
         """What the metrics with pending capacity count less."""
-        return pending_capacity.list_credits(self.memory.history.pending, self.clock.set_by)
+        return pending_capacity.list_credits(self.memory.history.pending, self._context.clock.set_by)
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class AutoscalerState:
 
     def observe_scale(self, target: ScaleTarget, now: int) -> ForeignChange | None:
         """Note the count of the target; return the change that it shows, if our decisions did not make it."""
-        scale = ScaleObservation(target.replicas, target.manager, target.since, self.clock.set_by)
+        scale = ScaleObservation(target.replicas, target.manager, target.since, self._context.clock.set_by)
         self.memory, change = memories.observe(self.spec.prepared, self.memory, scale, now, self.spec.boost)
         if change is not None:
             self.subscriptions.attempted = None  # whatever became of that write, the count is another now
@@ -316,7 +316,7 @@ class AutoscalerState:
 
     def follow_bounds(self, now: int) -> bool:
         """Note the bounds of windows and forecast at `now`; False while the schedules are unknown."""
-        before, time = self.bounds, self.clock.time_of_day(now)
+        before, time = self.bounds, self._context.clock.time_of_day(now)
         windows, until, lead, led_since = NO_BOUNDS, None, before.lead, before.led_since
         if (schedules := self._context.schedules) is not None:
             # While a minimum is early its lead stays. The pods that it asked for are in the ledger as they
@@ -360,7 +360,7 @@ class AutoscalerState:
         bounds = self.bounds.now if known else NO_BOUNDS
         if bounds.forecast <= self.spec.prepared.limits.lowest:
             bounds = bounds.with_forecast(0)
-        time = self.clock.time_of_day(now)
+        time = self._context.clock.time_of_day(now)
         return boosting.scheduled_floor(bounds, self.spec.object.spec.max_replicas, before, time)
 
     def observe(self, target: ScaleTarget, constraints: Constraints, now: int) -> Snapshot | Unfound:
@@ -374,7 +374,7 @@ class AutoscalerState:
             target,
             constraints,
             now,
-            self.clock,
+            self._context.clock,
             within,
             self.target.ledger.usages,
         )
@@ -403,7 +403,7 @@ class AutoscalerState:
         self._note(decision, None, now)
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
-        time = self.clock.time_of_day(now)
+        time = self._context.clock.time_of_day(now)
         self.last = LastDecision(time, snapshot, decision)
         self.turn.since = self.turn.since or time
         if self.past is not None:
@@ -414,7 +414,7 @@ class AutoscalerState:
 
     def bounds_ahead(self, now: int) -> tuple[BoundsFrom, ...]:
         """Return the bounds of the next hour, beginning with those that hold at `now` nanoseconds."""
-        known, bounds, set_by = self._context.schedules, self.bounds.now, self.clock.set_by
+        known, bounds, set_by = self._context.schedules, self.bounds.now, self._context.clock.set_by
         time, lead = now + set_by, self.bounds.lead
         following = () if known is None else known.bounds_ahead(self.key, time, time + AHEAD, lead)
         later = (BoundsFrom(begin - set_by, one.with_forecast(bounds.forecast)) for begin, one in following)
