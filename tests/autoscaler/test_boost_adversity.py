@@ -1,6 +1,7 @@
 """Floors of boosted HorizontalPodAutoscalers when things meet: over random timelines, and across leaders."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import msgspec
@@ -79,8 +80,10 @@ class Timeline:
         assert self.now < entry.until
 
     def hold(self, replicas: int) -> None:
-        assert self.entry is not None
-        self.held, self.until = replicas, self.entry.until
+        """Note a count that has landed. Its floor may be gone if the HPA asks for no boosting any more."""
+        if self.mode:
+            assert self.entry is not None
+            self.held, self.until = replicas, self.entry.until
 
     def check(self) -> None:
         """Check that the floor covers what was written until it ends, which is soon."""
@@ -184,6 +187,60 @@ def test_a_floor_covers_what_was_written_until_it_ends(steps: list[tuple[Any, ..
             timeline.bench.close()
 
     asyncio.run(run())
+
+
+# -- every order ---------------------------------------------------------------------------------------------
+
+EVENTS: list[tuple[Any, ...]] = [
+    ("time", 16.0),
+    ("want", None),
+    ("want", 5),
+    ("sync", 3),
+    ("write", 2, "argocd"),
+    ("tell",),
+    ("mode", ""),
+    ("target", 6),
+    ("lose", True),
+    ("fail", True),
+    ("fence", True),
+    ("refuse", True),
+]
+STAGES = ("before its floor is accepted", "before its slot", "before its answer", "after it")
+
+
+async def raise_between(events: list[tuple[int, tuple[Any, ...]]]) -> None:
+    """Raise a target; each event happens at one of the `STAGES`. A check follows each step of both."""
+    timeline = Timeline()
+    bench, server = timeline.bench, timeline.server
+    gates = [asyncio.Event() for _ in range(3)]
+    bench.floors.gate, server.turn, server.gate = gates
+    bench.want(12)
+    await timeline.step("time", 1.0)
+    for stage in range(len(STAGES)):
+        for at, event in events:
+            if at == stage:
+                await timeline.step(*event)
+        if stage < len(gates):
+            gates[stage].set()
+            await timeline.step("time", 0.1)
+    bench.floors.gate = None
+    for fault in ("lose", "fail", "fence", "refuse"):
+        await timeline.step(fault, False)
+    for seconds in (1.0, 310.0):
+        await timeline.step("tell")
+        await timeline.step("time", seconds)
+    assert not bench.monitoring.registry.get_sample_value("fastpath_scaler_unexpected_errors_total")
+    bench.close()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("first", EVENTS, ids=str)
+async def test_a_raise_stands_on_its_floor_whatever_happens_between_its_steps(first: tuple[Any, ...]) -> None:
+    """Its floor is stored, its slot comes, its Scale is written: two events happen between any of these."""
+    stages = range(len(STAGES))
+    for second in EVENTS:
+        for early, late in itertools.combinations_with_replacement(stages, 2):
+            await raise_between([(early, first), (late, second)])
 
 
 # -- what a timeline does not show ---------------------------------------------------------------------------
