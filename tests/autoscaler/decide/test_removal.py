@@ -157,6 +157,6 @@ def test_a_floor_keeps_the_count_until_it_ends() -> None:
 
 
 def test_nothing_is_foreseen_of_a_decision_about_no_metric() -> None:
-    made = msgspec.structs.replace(decide(4, (10, 50)), spec=None)
+    made = msgspec.structs.replace(decide(4, (10, 50)), wanted=None)
     assert removal.foresee(made, Boosting(), 10, NOW + AHEAD) == 10
     assert removal.foresee(decide(0, (0, 50), current=0), Boosting(), 0, NOW + AHEAD) == 0
