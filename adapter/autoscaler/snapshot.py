@@ -34,6 +34,7 @@ from adapter.autoscaler.decide.observation import (
     Ways,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
+from adapter.autoscaler.decide.removal import count_idle
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
@@ -134,13 +135,18 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class _Wanted(NamedTuple):
-    """What a spec asks for; `ranking` is the metric by which pods are ranked, None without the option."""
+    """What a spec asks for.
+
+    `ranking` is the metric by which pods are ranked, None without the option. Up to a value of `drain`, in
+    thousandths, a pod is idle; None if a scale-down does not wait for that.
+    """
 
     reference: CrossVersionObjectReference
     metrics: Sequence[MetricSpec]
     by_pods: Sequence[bool]
     period: float
     ranking: MetricSpec | None
+    drain: int | None
 
 
 class _Opened(NamedTuple):
@@ -202,7 +208,8 @@ class Subscriptions:
         self._close_sources()
         ranking = None if scale_down is None else find_metric(scale_down, metrics)
         by_pods = tuple(map(_depends_on_pods, metrics))
-        self._wanted = _Wanted(reference, metrics, by_pods, period, ranking)
+        drain = None if scale_down is None or scale_down.drain is None else scale_down.drain.value.milli
+        self._wanted = _Wanted(reference, metrics, by_pods, period, ranking, drain)
         self._idleness = NO_IDLENESS if scale_down is None else Idleness()
 
     # -- the target ------------------------------------------------------------------------------------------
@@ -254,9 +261,9 @@ class Subscriptions:
         target: ScaleTarget,
         constraints: Constraints,
         now: int,
-        clock: DecisionClock,
-        ready_within: int | None = None,
-        learned: MutableMapping[str, LearnedUsage] | None = None,
+        learned: MutableMapping[str, LearnedUsage],
+        ready_within: int | None,
+        idle_scale_down: OptionState | None,
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet; `learned` is as in `ReadContext`.
 
@@ -284,7 +291,7 @@ class Subscriptions:
             if not self._opened.sources:
                 self._open_sources(self._follower)
             if replicas == 0 or lowest <= replicas <= highest:
-                inputs = self._read(prepared, following, pods, target, now, clock, learned)
+                inputs = self._read(prepared, following, pods, target, now, learned)
         readings = [metric.reading for metric in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas,
@@ -297,11 +304,18 @@ class Subscriptions:
             ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
             fast_usage=self._fast_usage() if self._opened.own_usages else None,
-            set_by=clock.set_by or msgspec.UNSET,
+            idle=self._count_idle(pods),
+            idle_scale_down=idle_scale_down,
+            set_by=self._context.clock.set_by or msgspec.UNSET,
         )
         return Snapshot(
             observation, constraints, target, inputs, self._idleness.values, self._idleness.sampled
         )
+
+    def _count_idle(self, pods: Sequence[PodFacts]) -> int | None:
+        """Return how many pods may go at once, None if a scale-down does not wait for that."""
+        drain = None if self._wanted is None else self._wanted.drain
+        return None if drain is None else count_idle(pods, self._idleness.values, drain)
 
     def starting(self) -> StartingPods | None:
         """Return the pods of the target that have never been Ready; None before the pods are known."""
@@ -325,7 +339,7 @@ class Subscriptions:
             return tuple(pod.name for pod in pods if pod.phase != "Pending")
 
         assert self._wanted is not None, "the target was found by it"
-        _, metrics, _, period, ranking = self._wanted
+        _, metrics, _, period, ranking, _ = self._wanted
         subscriber = Subscriber(self._key, period, follower.selector, names)
         open_source = self._context.sources.open
         sources = tuple(open_source(metric, subscriber) for metric in metrics)
@@ -347,9 +361,9 @@ class Subscriptions:
         pods: Sequence[PodFacts],
         target: ScaleTarget,
         now: int,
-        clock: DecisionClock,
-        learned: MutableMapping[str, LearnedUsage] | None,
+        learned: MutableMapping[str, LearnedUsage],
     ) -> tuple[MetricInput, ...]:
+        clock = self._context.clock
         time, monotonic = clock.time_of_day(now), clock.monotonic()
         least_ready = functools.partial(_least_ready, following, pods, time)
         context = ReadContext(pods, least_ready, time, monotonic, following.became_ready, learned)

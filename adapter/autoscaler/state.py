@@ -24,7 +24,6 @@ from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.decide.removal import count_idle
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.last_decision import LastDecision
 from adapter.autoscaler.past_hour import PastHour
@@ -365,29 +364,12 @@ class AutoscalerState:
 
     def observe(self, target: ScaleTarget, constraints: Constraints, now: int) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
-        status, within = self.memory.status, None
+        within = None
         if self.spec.prepared.throughputs and (times := self.target.ledger.times()) is not None:
             within = max(SECOND, round(times.total.p95 * SECOND))  # the API writes whole seconds
-        snapshot = self.subscriptions.observe(
-            self.spec.prepared,
-            status,
-            target,
-            constraints,
-            now,
-            self._context.clock,
-            within,
-            self.target.ledger.usages,
-        )
-        if not self.spec.prefers_idle or isinstance(snapshot, Unfound):
-            return snapshot
-        return self._observe_idleness(snapshot)
-
-    def _observe_idleness(self, snapshot: Snapshot) -> Snapshot:
-        seen, idle, option = snapshot.observation, None, self.spec.object.spec.removal_order
-        if option is not None and option.drain is not None:
-            idle = count_idle(seen.pods, snapshot.idleness, option.drain.value.milli)
-        seen = msgspec.structs.replace(seen, idle=idle, idle_scale_down=self.idle_scale_down)
-        return msgspec.structs.replace(snapshot, observation=seen)
+        status, usages, option = self.memory.status, self.target.ledger.usages, self.idle_scale_down
+        prepared = self.spec.prepared
+        return self.subscriptions.observe(prepared, status, target, constraints, now, usages, within, option)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
