@@ -119,21 +119,17 @@ class Outbox:
 
     async def drain(self, number: int, seconds: float = LAST_SECONDS) -> None:
         """End a term: write what is last within some seconds, and drop the rest."""
-        endings = [outlet.end(number) for outlet in self.outlets]
+        tasks = [task for outlet in self.outlets for task in outlet.end(number)]
         try:
             async with asyncio.timeout(seconds):
-                for outlet, entries in zip(self.outlets, endings, strict=True):
-                    await outlet.wait_for_last(entries)
+                for outlet in self.outlets:
+                    await outlet.wait_for_last(number)
         except TimeoutError:
             pass
         finally:
             self.writers.pop(number, None)
-            tasks = [entry.sending for entries in endings for entry in entries if entry.sending is not None]
-            for task in tasks:
-                task.cancel()
+            tasks += [task for outlet in self.outlets for task in outlet.drop_all(number)]
             await asyncio.gather(*tasks, return_exceptions=True)
-            for outlet, entries in zip(self.outlets, endings, strict=True):
-                outlet.drop_all(entries)
 
 
 class Outlet(ABC, Generic[Value]):
@@ -248,6 +244,8 @@ class Outlet(ABC, Generic[Value]):
         due = self.due(entry.value, now)
         if due is None or (entry.is_ending and due.at > now):
             self._remove(entry)
+            if entry.is_ending:
+                self._drop(entry.value)
             return
         at = max(due.at, entry.retry_at)
         due = SendTime(_NOW if at <= now else at, due.rank)
@@ -352,27 +350,36 @@ class Outlet(ABC, Generic[Value]):
 
     # -- the end of a term -----------------------------------------------------------------------------------
 
-    def end(self, number: int) -> list[_Entry[Value]]:
-        """Send what is last of a slice, cancel what else is sent, and return all entries of the slice."""
-        entries = [entry for entry in self._entries.values() if entry.number == number]
-        for entry in entries:
-            entry.is_ending = True
+    def end(self, number: int) -> list[asyncio.Task[None]]:
+        """Send what is last of a slice, and drop the rest; return the tasks that are cancelled for that."""
+        tasks = []
+        for entry in self._of_slice(number):
+            entry.is_ending = is_kept = True
             with self.outbox.defects.contain(self.unexpected, self.subject(entry.value)):
-                if self.ends(entry.value):
-                    self._plan(entry)
-                    continue
-            self._remove(entry)
-            if entry.sending is not None:
-                entry.sending.cancel()
-        return entries
+                is_kept = self.ends(entry.value)
+            if is_kept:
+                self._plan(entry)
+            else:
+                tasks += self._abort(entry)
+        return tasks
 
-    async def wait_for_last(self, entries: list[_Entry[Value]]) -> None:
-        for entry in entries:
-            while self._entries.get(entry.key) is entry:
-                self._removed.clear()
-                await self._removed.wait()
+    async def wait_for_last(self, number: int) -> None:
+        """Wait until nothing of a slice is pending or under way."""
+        while self._of_slice(number):
+            self._removed.clear()
+            await self._removed.wait()
 
-    def drop_all(self, entries: list[_Entry[Value]]) -> None:
-        for entry in entries:
-            self._remove(entry)
-            self._drop(entry.value)
+    def drop_all(self, number: int) -> list[asyncio.Task[None]]:
+        """Drop all values of a slice; return the tasks that are cancelled for that."""
+        return [task for entry in self._of_slice(number) for task in self._abort(entry)]
+
+    def _of_slice(self, number: int) -> list[_Entry[Value]]:
+        return [entry for entry in self._entries.values() if entry.number == number]
+
+    def _abort(self, entry: _Entry[Value]) -> list[asyncio.Task[None]]:
+        self._remove(entry)
+        self._drop(entry.value)
+        if entry.sending is None:
+            return []
+        entry.sending.cancel()
+        return [entry.sending]
