@@ -354,13 +354,12 @@ class Outlet(ABC, Generic[Value]):
         """Send what is last of a slice, and drop the rest; return the tasks that are cancelled for that."""
         tasks = []
         for entry in self._of_slice(number):
-            entry.is_ending = is_kept = True
+            entry.is_ending = True
             with self.outbox.defects.contain(self.unexpected, self.subject(entry.value)):
-                is_kept = self.ends(entry.value)
-            if is_kept:
-                self._plan(entry)
-            else:
-                tasks += self._abort(entry)
+                if self.ends(entry.value):
+                    self._plan(entry)
+                    continue
+            tasks += self._abort(entry)
         return tasks
 
     async def wait_for_last(self, number: int) -> None:
