@@ -19,8 +19,7 @@ from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.compose.providers import Runtime
-from adapter.compose.scaler_caches import ScalerCaches
-from adapter.compose.scaler_writes import ScalerWrites
+from adapter.compose.scaler_parts import ScalerCaches, ScalerWrites
 from adapter.config.options import Options
 from adapter.forecast.metric_queries import RuleHistories
 from adapter.forecast.service import ForecastService

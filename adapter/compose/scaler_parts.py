@@ -1,24 +1,36 @@
-"""The caches of a scaler, and what connects them with its registry.
+"""What a scaler is made of: its caches with its registry, and what leaves it.
 
-They live as long as the process, so the next owner of a slice begins with warm caches.
+The caches live as long as the process, so the next owner of a slice begins with warm ones.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
 from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.cost_keeper import CostKeeper
+from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.autoscaler.schedules.reporter import ScheduleReporter
+from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.namespaces import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
+from adapter.kubernetes.ownership.term import Term
+from adapter.kubernetes.write.config_map import ConfigMapOutlet, StoreSlot
+from adapter.kubernetes.write.events import EventOutlet
+from adapter.kubernetes.write.outbox import Outbox
+from adapter.kubernetes.write.status import StatusOutlet
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
 
 
 class ScalerCaches:
@@ -77,3 +89,42 @@ class ScalerCaches:
             "fastpathschedules": self.schedules,
         }
         return [name for name, cache in caches.items() if not cache.synced]
+
+
+class ScalerWrites:
+    """Writes `rate` times a second at most."""
+
+    def __init__(
+        self, runtime: Runtime, caches: ScalerCaches, rate: float, random: Callable[[], float]
+    ) -> None:
+        clock, monitoring, problems = runtime.clock, runtime.monitoring, runtime.problems
+        self._runtime = runtime
+        self._autoscalers = caches.autoscalers
+        self._limiter = WriteRateLimiter(rate, clock, monitoring)
+        self.outbox = outbox = Outbox(self._limiter, clock, monitoring, problems.defects)
+        statuses = StatusOutlet(outbox, clock, problems, self._status_refused)
+        events = EventOutlet(outbox, clock, random, monitoring, problems)
+        self.actuator = Actuator(outbox, statuses, events)
+        self.costs = CostKeeper(outbox, self.actuator, clock)
+        self._floors = ConfigMapOutlet(outbox, WriteKind.FLOOR, "unexpected error while publishing floors")
+        self._stores = ConfigMapOutlet(
+            outbox, WriteKind.STATUS, "unexpected error while storing for the next owner"
+        )
+        self.schedules = ScheduleReporter(
+            outbox, caches.schedules, problems, clock, caches.rivals.hpas.find, caches.autoscalers.find
+        )
+
+    def begin(self, term: Term) -> tuple[FloorWriter, StoreSlot]:
+        """Begin to write for a slice. Return what publishes its floors, and where its term stores."""
+        runtime, number = self._runtime, term.number
+        clock, monitoring, problems = runtime.clock, runtime.monitoring, runtime.problems
+        writer = Writer(runtime.client, term, self._limiter, clock, monitoring, runtime.source_problems)
+        self.outbox.begin(number, writer)
+        common = writer, runtime.namespace, number, clock, problems
+        return FloorWriter(StoreSlot(self._floors, *common)), StoreSlot(self._stores, *common)
+
+    def _status_refused(self, update: Any, error: Exception) -> None:
+        """Record the event that the HPA controller records if a status cannot be updated."""
+        autoscaler = self._autoscalers.find(Key(update.namespace, update.name))
+        if autoscaler is not None:
+            self.actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
