@@ -30,7 +30,8 @@ class Changes:
     def note_scraped(self, owner: Hashable) -> None:
         """Note that a pod was scraped for an autoscaler, or for a rule."""
         if isinstance(owner, Key):
-            self.note((owner,))
+            self._keys[owner] = None
+            self.wake.set()
 
     def note_event(self, key: Key, event: Event) -> None:
         """Note what is to be recorded on an autoscaler."""

@@ -274,6 +274,8 @@ class Subscriptions:
         lowest, highest = prepared.limits
         is_active = constraints.mode != PAUSED and not constraints.rivals
         assert self._follower is not None, "the target was found by it"
+        assert self._wanted is not None, "adopted before it is decided"
+        drain = self._wanted.drain
         following = self._follower.select(target.selector)
         pods: Sequence[PodFacts] = ()
         selected_by: Sequence[str] | None = ()
@@ -304,18 +306,13 @@ class Subscriptions:
             ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
             fast_usage=self._fast_usage() if self._opened.own_usages else None,
-            idle=self._count_idle(pods),
+            idle=None if drain is None else count_idle(pods, self._idleness.values, drain),
             idle_scale_down=idle_scale_down,
             set_by=self._context.clock.set_by or msgspec.UNSET,
         )
         return Snapshot(
             observation, constraints, target, inputs, self._idleness.values, self._idleness.sampled
         )
-
-    def _count_idle(self, pods: Sequence[PodFacts]) -> int | None:
-        """Return how many pods may go at once, None if a scale-down does not wait for that."""
-        drain = None if self._wanted is None else self._wanted.drain
-        return None if drain is None else count_idle(pods, self._idleness.values, drain)
 
     def starting(self) -> StartingPods | None:
         """Return the pods of the target that have never been Ready; None before the pods are known."""
@@ -364,7 +361,7 @@ class Subscriptions:
         learned: MutableMapping[str, LearnedUsage],
     ) -> tuple[MetricInput, ...]:
         clock = self._context.clock
-        time, monotonic = clock.time_of_day(now), clock.monotonic()
+        time, monotonic = now + clock.set_by, clock.monotonic()
         least_ready = functools.partial(_least_ready, following, pods, time)
         context = ReadContext(pods, least_ready, time, monotonic, following.became_ready, learned)
         stale = self._context.followers.pods.stale()

@@ -315,7 +315,7 @@ class AutoscalerState:
 
     def follow_bounds(self, now: int) -> bool:
         """Note the bounds of windows and forecast at `now`; False while the schedules are unknown."""
-        before, time = self.bounds, self._context.clock.time_of_day(now)
+        before, time = self.bounds, now + self._context.clock.set_by
         windows, until, lead, led_since = NO_BOUNDS, None, before.lead, before.led_since
         if (schedules := self._context.schedules) is not None:
             # While a minimum is early its lead stays. The pods that it asked for are in the ledger as they
@@ -359,7 +359,7 @@ class AutoscalerState:
         bounds = self.bounds.now if known else NO_BOUNDS
         if bounds.forecast <= self.spec.prepared.limits.lowest:
             bounds = bounds.with_forecast(0)
-        time = self._context.clock.time_of_day(now)
+        time = now + self._context.clock.set_by
         return boosting.scheduled_floor(bounds, self.spec.object.spec.max_replicas, before, time)
 
     def observe(self, target: ScaleTarget, constraints: Constraints, now: int) -> Snapshot | Unfound:
@@ -385,7 +385,7 @@ class AutoscalerState:
         self._note(decision, None, now)
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
-        time = self._context.clock.time_of_day(now)
+        time = now + self._context.clock.set_by
         self.last = LastDecision(time, snapshot, decision)
         self.turn.since = self.turn.since or time
         if self.past is not None:

@@ -114,14 +114,14 @@ class Draining(NamedTuple):
 class Sync(msgspec.Struct):
     """One sync while it is decided: inputs that guards may change, and what has come of them so far.
 
-    `status` is that before the sync. `fallback` is the least count while a metric has no value, 0 without
-    one. `is_decided` says that the scale was looked at, `desired` is the count then, and `replicas` the one
-    after the sync if there is no veto; `rescales` says that it is another. `able` is the reason of
-    AbleToScale if nothing is written. `undrained` is the count if it did not wait for `waiting` idle pods,
-    since `draining`. `statuses` are those of the metrics, None if none was computed. `error` is that of the
-    sync, and before it ends that of the metrics that failed. `lasting` is what the windows remember in place
-    of `wanted`. `tolerated` says that a ratio is within tolerance. `restraint` is what counts before any
-    `limit`. With `veto` nothing is written.
+    `status` is that before the sync. `time` is the time of day at `now`. `fallback` is the least count
+    while a metric has no value, 0 without one. `is_decided` says that the scale was looked at, `desired`
+    is the count then, and `replicas` the one after the sync if there is no veto; `rescales` says that it
+    is another. `able` is the reason of AbleToScale if nothing is written. `undrained` is the count if it
+    did not wait for `waiting` idle pods, since `draining`. `statuses` are those of the metrics, None if
+    none was computed. `error` is that of the sync, and before it ends that of the metrics that failed.
+    `lasting` is what the windows remember in place of `wanted`. `tolerated` says that a ratio is within
+    tolerance. `restraint` is what counts before any `limit`. With `veto` nothing is written.
     """
 
     spec: PreparedSpec
@@ -129,6 +129,7 @@ class Sync(msgspec.Struct):
     status: HorizontalPodAutoscalerStatus
     history: History
     now: int
+    time: int
     readings: Sequence[Reading]
     conditions: Conditions
     replicas: int
@@ -165,9 +166,10 @@ class Sync(msgspec.Struct):
         history: History,
         now: int,
     ) -> Self:
-        before = Conditions(status.conditions or (), observation.time_of_day(now))
-        current, readings = observation.replicas, observation.readings
-        return cls(spec, observation, status, history, now, readings, before, current, steps=[*spec.opening])
+        time, current = now + (observation.set_by or 0), observation.replicas
+        before, readings = Conditions(status.conditions or (), time), observation.readings
+        steps = [*spec.opening]
+        return cls(spec, observation, status, history, now, time, readings, before, current, steps=steps)
 
     def settle(self, desired: int) -> None:
         """Note the count that is decided."""
@@ -217,7 +219,7 @@ class Sync(msgspec.Struct):
         Without a decided count, and if it could not be written, the status keeps the previous one.
         """
         before, current, after = self.status, self.observation.replicas, self.replicas
-        time = self.observation.time_of_day(self.now)
+        time = self.time
         is_written = self.rescales and self.veto is None
         follows = TOLERATED if self.tolerated and not is_written else FOLLOWS
         has_count = not self.is_decided or self.desired == after
@@ -494,7 +496,7 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
         observation.pods,
         spec.band,
         spec.settings,
-        observation.time_of_day(sync.now),
+        sync.time,
     )
     pending = _follow_pending(sync)
     best, exact, lasting, overdue, description = 0, 0, 0, 0, ""

@@ -73,13 +73,13 @@ class LeaseFence:
 
     def check(self) -> float:
         """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
-        now, sent = read_clocks(self._clock), self.sent
-        left = sent.monotonic + self._hold - now.monotonic
+        sent, since_sent = self.sent, self._clock.monotonic() - self.sent.monotonic
+        left = self._hold - since_sent
         if self.closed:
             raise errors.NotLeadingError("the lease is no longer held")
         if left <= 0:
             raise errors.NotLeadingError("the lease was not renewed in time")
-        if abs((now.wall - sent.wall) - (now.monotonic - sent.monotonic)) > self._tolerance:
+        if abs(self._clock.wall() - sent.wall - since_sent) > self._tolerance:
             raise errors.NotLeadingError("the clock has jumped since the lease was last renewed")
         return left
 

@@ -29,15 +29,15 @@ class ScaleWriter:
 
     async def acquire(self, target: ScaleTarget) -> None:
         """Wait for the write slot of one `put_scale`."""
-        namespace, name = _names(target)
+        _, namespace, _, name, _ = target.path.rsplit("/", 4)
         await self._find_writer(namespace).acquire(WriteKind.SCALE, namespace, name)
 
     def give_back(self, target: ScaleTarget) -> None:
-        self._find_writer(_names(target)[0]).give_back()
+        self._find_writer(target.path.rsplit("/", 4)[1]).give_back()
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         """Write a count against the version of the target; return the new version."""
-        namespace, name = _names(target)
+        _, namespace, _, name, _ = target.path.rsplit("/", 4)
         document = {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
@@ -51,7 +51,7 @@ class ScaleWriter:
 
     async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
         """Read the scale of a target, which does not name the writer of the count."""
-        client = self._find_writer(_names(target)[0]).client
+        client = self._find_writer(target.path.rsplit("/", 4)[1]).client
         seen = _decode(await client.get(target.path), f"get {target.path}")
         return target._replace(
             replicas=seen.replicas or 0,
@@ -62,12 +62,6 @@ class ScaleWriter:
             uid=seen.uid or target.uid,
             since="",
         )
-
-
-def _names(target: ScaleTarget) -> tuple[str, str]:
-    """Return the namespace and the name of a target."""
-    _, namespace, _, name, _ = target.path.rsplit("/", 4)
-    return namespace, name
 
 
 def is_superseded(error: errors.KubernetesError) -> bool:
