@@ -172,6 +172,10 @@ class CostKeeper(Outlet[CostJob]):
         if marks is not None:
             self._take_back(state, marks)
 
+    def drop(self, key: Key) -> None:
+        """Know nothing more of the costs of an autoscaler: its next owner looks for them."""
+        self._marks.pop(key, None)
+
     # -- what is to be written -------------------------------------------------------------------------------
 
     def _choose(

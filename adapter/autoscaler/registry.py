@@ -121,6 +121,8 @@ class Controller:
         for key, state in owned.states.items():
             with self._defects.contain(UNEXPECTED, key):
                 state.close()
+                self.loop.remove(key)
+                self._costs.drop(key)
                 self._reporter.hide(key)
                 self.context.forecasts.changed(key)
         self._monitoring.scaler_autoscalers.dec(len(owned.states))

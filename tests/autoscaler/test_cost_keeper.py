@@ -13,7 +13,7 @@ from adapter.autoscaler.decide.observation import PodsReading
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.model.autoscaling import status
+from adapter.model.autoscaling import slices, status
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from tests.support.controller import QUEUE, Bench, fpa
@@ -229,11 +229,17 @@ async def test_costs_of_a_scale_down_that_does_not_come_are_taken_back_and_again
     assert len(bench.costs.applied) == 6
 
 
-async def test_a_successor_takes_back_what_it_finds(bench: IdleBench) -> None:
+@pytest.mark.parametrize("is_new", [True, False], ids=["another process", "the same one again"])
+async def test_a_successor_takes_back_what_it_finds(bench: IdleBench, *, is_new: bool) -> None:
     await bench.begin(5)
     bench.change("a", cost=-1)
     bench.change("b", cost=-6)
-    bench.start()
+    if is_new:
+        bench.start()
+    else:
+        number = slices.slice_of("default")
+        bench.controller.drop(number)
+        bench.controller.begin(number, bench.floors)
     async with running(bench.outbox.run()):
         bench.put(fpa(QUEUE, behavior=NO_WINDOW, scaleDown=IDLE))
         await bench.work(33)
