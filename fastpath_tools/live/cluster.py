@@ -120,10 +120,19 @@ class LiveCluster:
     # -- one autoscaler --------------------------------------------------------------------------------------
 
     async def hpas(self, namespace: str) -> tuple[HPA, ...]:
-        """Return the HorizontalPodAutoscalers of a namespace, of all with "". KubernetesError."""
+        """Return the HorizontalPodAutoscalers of a namespace, of all with "".
+
+        KubernetesError; RunError if a user who may not list all may list those of a namespace.
+        """
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
-        return await self._fetch_items(path, HPA)
+        try:
+            return await self._fetch_items(path, HPA)
+        except KubernetesError as error:
+            if error.status == 403 and not namespace:
+                text = "listing HPAs cluster-wide is forbidden; pass a namespace"
+                raise RunError(f"{text}: {reading.why(error)}") from error
+            raise
 
     async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
         """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
