@@ -15,12 +15,11 @@ from urllib.parse import quote
 from adapter.autoscaler import ready_store
 from adapter.config.rules_config import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
-from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors, apiservices
-from adapter.model.apiservices import Owner, Registration, ServiceReference
+from adapter.model.apiservices import Registration, ServiceReference
 from adapter.model.autoscaling import floor
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
@@ -37,7 +36,7 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import api_objects, pod_patches, reading, resizes, targets, usages
+from fastpath_tools.live import api_objects, pod_patches, reading, registrations, resizes, targets, usages
 from fastpath_tools.live.api_objects import (
     HPA,
     ConfigMap,
@@ -60,6 +59,7 @@ from fastpath_tools.live.facts import (
     TargetFacts,
     Unread,
 )
+from fastpath_tools.live.registrations import Owner
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
@@ -344,26 +344,28 @@ class LiveCluster:
             warning = ""
             if group == "metrics.k8s.io":
                 stable, beta = [
-                    await registrations.fetch_registration(self._client, f"{version}.{group}")
+                    await registrations.fetch(self._client, f"{version}.{group}")
                     for version in ("v1", "v1beta1")
                 ]
-                warning = apiservices.describe_resource_versions(stable, beta, self._service)
+                warning = registrations.describe_resource_versions(stable, beta, self._service)
         except KubernetesError as error:
             return Unread(reading.why(error))
         if registration is None:
             return Serving(group, "")
         name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
-        judged = apiservices.judge(name, registration, self._service)
+        judged = registrations.judge(name, registration, self._service)
         ours = judged.owner is Owner.OURS
-        fault, remedy = apiservices.why_unavailable(registration), apiservices.remedy(registration)
+        fault, remedy = registrations.why_unavailable(registration), registrations.remedy(registration)
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
-        return Serving(group, owner, ours, fault, warning, remedy if ours else apiservices.hint(registration))
+        return Serving(
+            group, owner, ours, fault, warning, remedy if ours else registrations.hint(registration)
+        )
 
     @reading.shared
     async def _registration(self, group: str) -> Registration | None:
         """Return the APIService of a group that the HPA controller reads. KubernetesError."""
         versions = [
-            await registrations.fetch_registration(self._client, f"{version}.{group}")
+            await registrations.fetch(self._client, f"{version}.{group}")
             for version in apiservices.HPA_READS[group]
         ]
         registered = [registration for registration in versions if registration is not None]
