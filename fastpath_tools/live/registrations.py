@@ -84,7 +84,10 @@ def judge(name: str, registration: Registration | None, ours: ServiceReference) 
         advice = f"delete the CustomResourceDefinitions of its group, or leave it out: {_leave_out(name)}"
         return Finding(name, Owner.FOREIGN, state, advice)
     where = f"Service {registration.service}:{registration.service.port}"
-    facts = f"{where}, {_availability(registration)}, {registration.trust.value}"
+    available = "available"
+    if registration.available != "True":
+        available = f"not available ({registration.reason or 'no condition Available yet'})"
+    facts = f"{where}, {available}, {registration.trust.value}"
     if (registration.service.namespace, registration.service.name) == (ours.namespace, ours.name):
         return Finding(name, Owner.OURS, f"ours ({facts})", _repair(registration))
     release = f", Helm release {registration.release}" if registration.release else ""
@@ -125,12 +128,6 @@ def _owner(registration: Registration, ours: ServiceReference) -> str:
     if (service.namespace, service.name) == (ours.namespace, ours.name):
         return f"Fastpath ({service})"
     return f"{_identify(registration)} ({service})"
-
-
-def _availability(registration: Registration) -> str:
-    if registration.available == "True":
-        return "available"
-    return f"not available ({registration.reason or 'no condition Available yet'})"
 
 
 def _identify(registration: Registration) -> str:
