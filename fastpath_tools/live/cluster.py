@@ -13,7 +13,8 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from adapter.autoscaler import ready_store
-from adapter.config.rules_config import ScrapeConfig
+from adapter.config import rules_file
+from adapter.config.rules_config import RulesConfig, ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
@@ -374,8 +375,8 @@ class LiveCluster:
         return next(iter(registered), None)
 
     @reading.shared
-    async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
-        """Return name and text of the rules files of the server behind an API."""
+    async def rules(self, group: str) -> RulesConfig | Unread:
+        """Return the rules of the server behind an API, as far as they can be used."""
         try:
             registration = await self._registration(group)
             if registration is None or registration.service is None:
@@ -391,17 +392,17 @@ class LiveCluster:
             if not places:
                 missing = f"the pods of Service {registration.service} reference no ConfigMap with rules"
                 return Unread(f"{missing}: give them with --config")
-            texts: list[tuple[str, str]] = []
+            configs = []
             for name, wanted in sorted(places):
                 read = await self._fetch(f"{path}/configmaps/{name}", ConfigMap)
-                texts += [
-                    (f"ConfigMap {namespace}/{name}, {key}", text)
+                configs += [
+                    rules_file.parse_rules(text, f"ConfigMap {namespace}/{name}, {key}").config
                     for key, text in sorted((read.data or {}).items())
                     if wanted in {"", key}
                 ]
         except KubernetesError as error:
             return Unread(f"the rules cannot be read, give them with --config: {reading.why(error)}")
-        return tuple(texts)
+        return rules_file.merge(configs)[0]
 
     @reading.shared
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
