@@ -224,11 +224,8 @@ def _ending(pod: PodDocument, deadline: int, now: int) -> _PodCause:
     """
     finalizers = ", ".join(pod.metadata.finalizers or ())
     since = deadline - (pod.metadata.deletion_grace_period_seconds or 0) * SECOND
-    if (
-        finalizers
-        and deadline < now
-        and all(one.started_at is None for one in pod.status.container_statuses or ())
-    ):
+    is_over = all(one.started_at is None for one in pod.status.container_statuses or ())
+    if finalizers and deadline < now and is_over:
         why = f"held by finalizer {finalizers}"
         advice = "have what set that finalizer remove it: kubectl -n {namespace} get pod {pod} -o yaml"
     elif deadline < now:
