@@ -60,14 +60,6 @@ def describe_file_error(error: Exception) -> str:
     return _openssl(error) if isinstance(error, ssl.SSLError) else describe_error(error)
 
 
-def is_wrong_name(error: BaseException) -> bool:
-    """Whether a certificate was refused only because it is for another name."""
-    cause = getattr(error, "certificate_error", error)
-    return isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_message.startswith(
-        ("Hostname mismatch", "IP address mismatch")
-    )
-
-
 def _tls(error: BaseException, server: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {server} is not accepted: {error.verify_message or error.reason}".rstrip(

@@ -95,7 +95,10 @@ def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = re
 def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) -> ForecastAnswer:
     at = job.now // HOUR * HOUR
     verdict = job.verdict
-    if job.judges or (verdict is not None and (_is_foreign(verdict) or _has_moved(job, verdict))):
+    # a verdict may be of a version with other candidates
+    if verdict is not None and verdict.chosen not in {"", *CANDIDATES}:
+        verdict = None
+    if job.judges or (verdict is not None and _has_moved(job, verdict)):
         verdict = None
     begin = (at if verdict is None else verdict.at) - job.settings.history // HOUR * HOUR
     # Before anything is read: a job that is too large must not cost the queries first.
@@ -151,11 +154,6 @@ def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
         job.autoscaler, loads, job.start_ups, job.request, phases=1, schedules=schedules, epoch=epoch
     )
     return Case(scenario, policies.read_policy(job.policy), job.settings)
-
-
-def _is_foreign(verdict: Verdict) -> bool:
-    """Tell whether a verdict is of a version with other candidates."""
-    return bool(verdict.chosen) and verdict.chosen not in CANDIDATES
 
 
 def _has_moved(job: ForecastJob, verdict: Verdict) -> bool:

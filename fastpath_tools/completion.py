@@ -12,6 +12,7 @@ import enum
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -178,110 +179,14 @@ def complete_plugin() -> int:
     return print_candidates(sys.argv[1:])
 
 
-# Bash cuts words at = and : too, so `--output=json` arrives in three pieces.
-_BASH = """\
-# bash completion for fastpath: source <(fastpath completion bash)
-_fastpath() {
-    local -a words=()
-    local i last=-1 joins=0 word cur line directive=0
-    for ((i = 0; i <= COMP_CWORD; i++)); do
-        word=${COMP_WORDS[i]}
-        if ((last > 0)) && { ((joins)) || [[ $word == [=:]* ]]; }; then
-            words[last]+=$word
-        else
-            last=$((last + 1))
-            words[last]=$word
-        fi
-        joins=0
-        [[ $word == *[=:] ]] && joins=1
-    done
-    cur=${words[last]}
-    [[ $cur == -*=* ]] && cur=${cur#*=}
-    COMPREPLY=()
-    while IFS= read -r line; do
-        case $line in
-        :[0-9]*) directive=${line#:} ;;
-        *)
-            line=${line%%$'\\t'*}
-            [[ $line == "$cur"* ]] && COMPREPLY+=("$line")
-            ;;
-        esac
-    done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
-    if ((directive == 16)); then
-        compopt -o filenames 2>/dev/null
-        while IFS= read -r line; do
-            COMPREPLY+=("$line")
-        done < <(compgen -d -- "$cur")
-    fi
-    # without a reply bash offers files
-    ((directive == 0)) || compopt +o default 2>/dev/null
-    return 0
-}
-complete -o default -F _fastpath fastpath
-"""
-
-_ZSH = """\
-#compdef fastpath
-# zsh completion for fastpath: source <(fastpath completion zsh), or a file _fastpath in a folder of $fpath
-_fastpath() {
-    local -a lines described
-    local line directive=0
-    lines=("${(@f)$("${(@Q)words[1]}" __complete "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
-    for line in "${lines[@]}"; do
-        if [[ $line == :<-> ]]; then
-            directive=${line#:}
-        elif [[ -n $line ]]; then
-            line=${line//:/\\\\:}
-            described+=("${line/$'\\t'/:}")
-        fi
-    done
-    [[ ${words[CURRENT]} == -*=* ]] && compset -P '*='
-    if ((${#described})); then
-        _describe -V fastpath described
-    elif ((directive == 16)); then
-        _files -/
-    elif ((directive == 0)); then
-        _files
-    fi
-}
-if [[ ${funcstack[1]} == _fastpath ]]; then
-    _fastpath
-else
-    compdef _fastpath fastpath
-fi
-"""
-
-_FISH = """\
-# fish completion for fastpath: fastpath completion fish | source
-# Fails where fish should offer files, which it then does itself.
-function __fastpath_prepare
-    set -l words (commandline -opc)
-    # with escaped blanks, or with a quote that is still open
-    set -l current (commandline -ct)
-    set current (string unescape -- "$current"; or string unescape -- "$current\\""
-        or string unescape -- "$current'")
-    set -l prefix (string match -r -- '^-[^=]*=' "$current")
-    set -l lines ($words[1] __complete $words[2..-1] "$current" 2>/dev/null)
-    set -l directive (string sub --start 2 -- $lines[-1])
-    set -g __fastpath_candidates
-    for line in $lines[1..-2]
-        set -a __fastpath_candidates "$prefix$line"
-    end
-    if test "$directive" = 16
-        set -l rest (string replace -r -- '^-[^=]*=' '' "$current")
-        set -a __fastpath_candidates (printf "$prefix%s\\n" (__fish_complete_directories "$rest" ''))
-    end
-    test "$directive" != 0
-end
-complete -c fastpath -n __fastpath_prepare -f -a '$__fastpath_candidates'
-"""
-
-_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+_SHELLS = ("bash", "zsh", "fish")
+_SCRIPTS = resources.files(__package__) / "completions"
+"""The scripts. Bash cuts words at = and : too, so its own joins the three pieces of `--output=json` again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionOptions(CommandOptions):
-    shells: tuple[str, ...] = arguments(*_SCRIPTS)
+    shells: tuple[str, ...] = arguments(*_SHELLS)
 
 
 COMMAND = Command(
@@ -309,8 +214,8 @@ def main(argv: Sequence[str]) -> int:
     options = command_line.read(COMMAND, argv)
     if options is None:
         return 0
-    if len(options.shells) != 1 or options.shells[0] not in _SCRIPTS:
+    if len(options.shells) != 1 or options.shells[0] not in _SHELLS:
         given = " ".join(options.shells)
         raise InputError([Fault("SHELL", given, "expected bash, zsh or fish")])
-    sys.stdout.write(_SCRIPTS[options.shells[0]])
+    sys.stdout.write((_SCRIPTS / f"fastpath.{options.shells[0]}").read_text("utf-8"))
     return 0

@@ -19,7 +19,7 @@ from adapter.cli import command_line
 from adapter.config.option_fields import Command, CommandOptions, arguments, switch
 from adapter.errors import Fault, InputError
 from adapter.model import visible
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar, to_plain
 from adapter.provider import text_files
 from fastpath_tools import evaluate_document, yaml_documents
 from fastpath_tools.evaluate_document import ControllerOptions, EvaluateDocument
@@ -210,10 +210,6 @@ def _status(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
 def to_json(shown: dict[str, Any]) -> bytes:
     """Return a result as JSON on one line."""
     return _ENCODER.encode(shown)
-
-
-def to_plain(shown: dict[str, Any]) -> Any:
-    return msgspec.to_builtins(shown, enc_hook=encode_scalar)
 
 
 def explain(given: EvaluateDocument, decision: Decision) -> str:

@@ -1,6 +1,6 @@
 """`fastpath preflight`: which server has the metrics APIs of a cluster, and what its scaler may do with pods.
 
-It changes nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
+It changes nothing in the cluster. `live.registrations` judges which server an APIService belongs to.
 """
 
 import asyncio
@@ -12,15 +12,16 @@ from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command
 from adapter.errors import KubernetesError
-from adapter.kubernetes import apiservices as registrations
-from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices, visible
-from adapter.model.apiservices import Finding, Owner, ServiceReference
-from fastpath_tools.live import cluster_options, pod_patches, reading
+from adapter.model.apiservices import ServiceReference
+from adapter.server.auth.authorization import Attributes
+from fastpath_tools.live import cluster_options, pod_patches, reading, registrations
 from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
 from fastpath_tools.live.facts import KEEP_ONE, overlap, standing_back, unlisted
+from fastpath_tools.live.pod_patches import ServiceAccount
+from fastpath_tools.live.registrations import Finding, Owner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +51,11 @@ cannot be asked, 2 when the command line or the kubeconfig is wrong.
 """,
 )
 
-_HPA = Subject(
-    "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
-    ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
-)
+_HPA = ServiceAccount("kube-system", "horizontal-pod-autoscaler")
 _READS = {
-    "custom.metrics.k8s.io": ResourceAttributes("get", "custom.metrics.k8s.io", "*"),
-    "external.metrics.k8s.io": ResourceAttributes("list", "external.metrics.k8s.io", "*"),
-    "metrics.k8s.io": ResourceAttributes("list", "metrics.k8s.io", "pods"),
+    "custom.metrics.k8s.io": Attributes("get", group="custom.metrics.k8s.io", resource="*"),
+    "external.metrics.k8s.io": Attributes("list", group="external.metrics.k8s.io", resource="*"),
+    "metrics.k8s.io": Attributes("list", group="metrics.k8s.io", resource="pods"),
 }
 """What the HPA controller reads of each group."""
 
@@ -106,11 +104,12 @@ async def _run(options: PreflightOptions) -> int:
     report = _Report(options.output == "text", [], [])
     async with cluster_options.connect(options) as client:
         fetched = {
-            name: await registrations.fetch_registration(client, name)
+            name: await registrations.fetch(client, name)
             for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
         }
         findings = [
-            apiservices.judge(name, registration, options.reference) for name, registration in fetched.items()
+            registrations.judge(name, registration, options.reference)
+            for name, registration in fetched.items()
         ]
         # the group that the manifests always register, and those that are registered to Fastpath
         ours = {DEFAULT_GROUPS} | {_group(finding) for finding in findings if finding.owner is Owner.OURS}
@@ -118,7 +117,7 @@ async def _run(options: PreflightOptions) -> int:
         bad = _report_owners(report, findings, groups)
         if "metrics.k8s.io" in groups:
             stable, beta = (fetched[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
-            if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
+            if warning := registrations.describe_resource_versions(stable, beta, options.reference):
                 report.complain(warning)
         await _report_rights(report, client, groups)
         unlimited = await _report_patches(report, client, options.namespace)
@@ -155,14 +154,14 @@ def _report_owners(report: _Report, findings: Sequence[Finding], groups: Sequenc
 async def _report_rights(report: _Report, client: KubernetesClient, groups: Iterable[str]) -> None:
     """Report which permissions are missing; not a failure, because the manifests may add them."""
     for verb in ("create", "patch"):
-        access = ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
-        if not await registrations.is_allowed(client, access):
+        access = Attributes(verb, group="apiregistration.k8s.io", resource="apiservices")
+        if not await pod_patches.is_allowed(client, access):
             report.complain(
                 f"you may not {verb} APIServices: the user who applies the manifests must be allowed to"
             )
     for group in groups:
         access = _READS[group]
-        allowed = await registrations.is_allowed(client, access, _HPA)
+        allowed = await pod_patches.is_allowed(client, access, _HPA)
         what = f"the HPA controller may {access.verb} {access.resource} of {group}"
         if allowed is None:
             report.complain(f"whether {what} is unknown: you may not create SubjectAccessReviews")

@@ -6,7 +6,6 @@ Each check returns a sentence "expected ...", and "" for a good value.
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 from adapter.model import pod_networks
@@ -100,7 +99,3 @@ def bind_address(text: str) -> str:
             "or 0 for nowhere"
         )
     return ""
-
-
-def port_number(number: Any) -> str:
-    return "" if 1 <= number <= 65535 else "expected a port from 1 to 65535"

@@ -5,7 +5,7 @@ Kubernetes API server library, klog's); a default that differs says so in its he
 are seconds, sizes bytes, and "" stands for an option that is not given.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from adapter.config import checks
 from adapter.config.https_options import SecurityOptions, ServingOptions
-from adapter.config.option_fields import REMOVED, WITHOUT_EFFECT, Command, CommandOptions, flags_of, option
+from adapter.config.option_fields import REMOVED, WITHOUT_EFFECT, Command, CommandOptions, option
 from adapter.config.pflag import Flag, FlagType
 from adapter.config.rules_config import RulesConfig
 from adapter.config.scaler_options import ScalerOptions
@@ -361,12 +361,6 @@ flag of `fastpath serve`. The flags about callers and certificates count for --m
     | {"shutdown-delay", "access-log", "scaler", "serve-floors", "serve-v1-preview"},
     takes_any_argument=True,
 )
-
-
-def serve_flags_without(options: type[CommandOptions]) -> tuple[Flag, ...]:
-    """Return the flags of `fastpath serve` that do not set a field of other options."""
-    known: Mapping[str, Flag] = flags_of(options)
-    return tuple(flag for name, flag in SERVE.table.items() if name not in known)
 
 
 def check_max_age(options: RulesOptions, config: RulesConfig) -> Fault | None:

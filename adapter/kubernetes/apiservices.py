@@ -1,20 +1,13 @@
-"""Reads APIServices and permissions, and watches whether the APIServices of this process lead to it.
-
-Nothing in the cluster is changed. An object that does not exist, or a permission that we may not ask about,
-is None; every other failure raises.
-"""
+"""Reads APIServices, and watches whether those of this process lead to it. It changes nothing."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import PartialMetadata
-from adapter.kubernetes.heads import WithMetadata
 from adapter.model import apiservices
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.logs import facts
@@ -56,47 +49,8 @@ class _APIService(msgspec.Struct, rename="camel", frozen=True):
     status: _APIServiceStatus = _APIServiceStatus()
 
 
-class _ReviewStatus(msgspec.Struct, rename="camel", frozen=True):
-    allowed: bool = False
-    denied: bool = False
-
-
-class _Review(msgspec.Struct, rename="camel", frozen=True):
-    status: _ReviewStatus = _ReviewStatus()
-
-
-class ResourceAttributes(NamedTuple):
-    """The resource attributes of an access review; "*" means all, and so does "" for the namespace."""
-
-    verb: str
-    group: str
-    resource: str
-    namespace: str = ""
-
-
-class Subject(NamedTuple):
-    user: str
-    groups: Sequence[str]
-
-
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
-    """Return the registration of the APIService `name`, None if it does not exist.
-
-    Its labels are those of its Service too; these only help to name the owner, and may be unreadable.
-    """
-    plain = await fetch_plain_registration(client, name)
-    if plain is None or plain.service is None:
-        return plain
-    path = f"/api/v1/namespaces/{plain.service.namespace}/services/{plain.service.name}"
-    try:
-        service = (await client.get(path)).decode(WithMetadata[PartialMetadata], f"get {path}")
-    except KubernetesError:
-        return plain
-    return plain._replace(labels={**(service.metadata.labels or {}), **plain.labels})
-
-
-async def fetch_plain_registration(client: KubernetesClient, name: str) -> Registration | None:
-    """Return the registration of the APIService `name` without the labels of its Service."""
+    """Return the registration of the APIService `name`, None if it does not exist. KubernetesError."""
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/{name}"
     try:
         apiservice = (await client.get(path)).decode(_APIService, f"get {path}")
@@ -125,26 +79,6 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
         spec.version_priority,
         " ".join(condition.message.split()),
     )
-
-
-async def is_allowed(
-    client: KubernetesClient, access: ResourceAttributes, subject: Subject | None = None
-) -> bool | None:
-    """Return whether `subject` (None: ourselves) has a permission; None if we may not ask."""
-    spec: dict[str, object] = {"resourceAttributes": access._asdict()}
-    kind = "SelfSubjectAccessReview"
-    if subject is not None:
-        kind = "SubjectAccessReview"
-        spec |= {"user": subject.user, "groups": list(subject.groups)}
-    document: Mapping[str, object] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    try:
-        body = await client.create(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", document)
-        verdict = body.decode(_Review, f"create {kind}").status
-    except KubernetesError as error:
-        if error.status == 403:
-            return None
-        raise
-    return verdict.allowed and not verdict.denied
 
 
 class RegistrationWatch:
@@ -181,7 +115,7 @@ class RegistrationWatch:
         for group in self._groups:
             try:
                 registered = {
-                    name: await fetch_plain_registration(self._client, name)
+                    name: await fetch_registration(self._client, name)
                     for name in apiservices.names_of([group])
                 }
             except KubernetesError as error:

@@ -145,22 +145,14 @@ def usage_age(query: Template) -> Template | None:
         tree = parsing.parse_rule(query, "object")
     except TemplateError:
         return None
-    selectors = []
-
-    def look(node: object) -> bool:
-        if (
-            isinstance(node, promql.VectorSelector)
-            and not node.matchers.or_matchers
-            and node.at is None
-            and node.offset is None
-        ):
-            texts = [
-                "<<.LabelMatchers>>" if matcher.name == parsing.LABEL else str(parsing.read_matcher(matcher))
-                for matcher in node.matchers.matchers
-            ]
-            if "<<.LabelMatchers>>" in texts:
-                selectors.append(f"{node.name or ''}{{{','.join(texts)}}}")
-        return not selectors
-
-    promql.walk(tree, look)
-    return template.parse(f"min(timestamp({selectors[0]})) by (<<.GroupBy>>)") if selectors else None
+    for node in parsing.nodes(tree):
+        if not isinstance(node, promql.VectorSelector) or node.at is not None or node.offset is not None:
+            continue
+        texts = [
+            "<<.LabelMatchers>>" if matcher.name == parsing.LABEL else str(parsing.read_matcher(matcher))
+            for matcher in node.matchers.matchers
+        ]
+        if "<<.LabelMatchers>>" in texts and not node.matchers.or_matchers:
+            selector = f"{node.name or ''}{{{','.join(texts)}}}"
+            return template.parse(f"min(timestamp({selector})) by (<<.GroupBy>>)")
+    return None

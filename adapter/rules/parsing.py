@@ -77,6 +77,18 @@ def parse_rule(template: Template, group_by: str) -> Any:
         raise TemplateError(f"the query does not parse: {matchers.shorten(show(str(error)))}") from error
 
 
+def nodes(tree: Any) -> list[Any]:
+    """Return a parsed query and all its parts."""
+    parts: list[Any] = []
+
+    def collect(node: Any) -> bool:
+        parts.append(node)
+        return True
+
+    promql.walk(tree, collect)
+    return parts
+
+
 def unwrapped(node: Any) -> Any:
     """Return a part of a query without the parentheses around it."""
     while isinstance(node, promql.ParenExpr):

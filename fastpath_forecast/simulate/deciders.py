@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values, removal
+from adapter.autoscaler.decide import conflicts, decision, guarded, removal
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.lost_values import LATELY
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation, Reading
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
@@ -50,8 +51,7 @@ def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
     last = -1 if high and high[-1].at == now else None
     ends = [entry.at + window for entry in (*high[:last], *low[:last]) for window in windows]
     ends += [event.at + period for event in (*history.ups, *history.downs) for period in periods]
-    if (end := lost_values.next_end(history.reporting, now)) is not None:
-        ends.append(end)
+    ends += [since + LATELY for known in history.reporting.values() for since in known.lost.values()]
     return min((end for end in ends if end > now), default=now + histories.KEPT)
 
 

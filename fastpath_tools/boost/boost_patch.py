@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jsonpatch
-import msgspec
 
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import boost as model
@@ -19,7 +18,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_K
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerSpec,
     MetricSpec,
-    encode_scalar,
+    to_plain,
     with_defaults,
 )
 from fastpath_tools import origins
@@ -167,7 +166,7 @@ def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[Patch
     """
     place = ("spec", "metrics")
     handshakes = _handshakes(metrics)
-    handshake = _plain(model.handshake(name, way or EXTERNAL))
+    handshake = to_plain(model.handshake(name, way or EXTERNAL))
     if not metrics:
         yield PatchOperation(ADD, place, [_cpu(_PERCENT), handshake])
         return
@@ -239,11 +238,6 @@ def _cpu(percent: int) -> dict[str, Any]:
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 
-def _plain(metric: MetricSpec) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(metric, enc_hook=encode_scalar)
-    return plain
-
-
 # -- autoscaling/v1 ------------------------------------------------------------------------------------------
 
 
@@ -284,8 +278,8 @@ def _convert(
     yield PatchOperation(REPLACE, ("apiVersion",), HPA_API_VERSION)
     if _V1_TARGET in tree["spec"]:
         yield PatchOperation(REMOVE, ("spec", _V1_TARGET))
-    own = [_plain(metric) for metric in metrics] or [_cpu(_PERCENT)]
-    handshake = _plain(model.handshake(name, way or EXTERNAL))
+    own = [to_plain(metric) for metric in metrics] or [_cpu(_PERCENT)]
+    handshake = to_plain(model.handshake(name, way or EXTERNAL))
     yield PatchOperation(ADD, ("spec", "metrics"), [*own, handshake])
     status = tree.get("status")
     if isinstance(status, dict) and _V1_STATUS in status:

@@ -6,7 +6,7 @@ byte, so the verb prints its own output unchanged.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -121,9 +121,14 @@ class Manifest(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """One autoscaler: its path in its document, what it scales, and its operations relative to the path."""
+    """One autoscaler: its path in its document, what it scales, and its operations relative to the path.
+
+    `label` begins the notes on it.
+    """
 
     place: str
+    line: int
+    label: str
     name: str
     target: tuple[str, str, str, str]
     operations: tuple[PatchOperation, ...]
@@ -144,10 +149,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     """
     faults: list[Fault] = []
     pieces: list[str] = []
-    all_operations: list[tuple[PatchOperation, ...]] = []
     notes: list[str] = []
-    lines_of: list[int] = []
-    places: list[str] = []
     every: list[_Planned] = []
     yaml_documents.refuse_large(text, source)
     for lines, part in yaml_documents.split_documents(text):
@@ -158,14 +160,11 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
             pieces.append(part)
             continue
         planned = list(_plan(document, source, wish, faults))
-        operations = [step for autoscaler in planned for step in autoscaler.steps_in_document()]
+        steps = [step for autoscaler in planned for step in autoscaler.steps_in_document()]
         # one edit for all autoscalers of a List: a second one would read what the first has written
-        edited = boost_round_trip.edit(part, document, operations)
+        edited = boost_round_trip.edit(part, document, steps)
         pieces.append(edited.text)
         for autoscaler in planned:
-            all_operations.append(tuple(map(_for_an_object, autoscaler.operations)))
-            lines_of.append(document.line_of(autoscaler.place))
-            places.append(f"{source}:{lines_of[-1]}: {HPA_KIND} {autoscaler.name}")
             messages = list(autoscaler.notes)
             if not patches and edited.is_rewritten:
                 messages.append(_REWRITTEN)
@@ -173,27 +172,27 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
                 step.path == ("metadata", "annotations") and step.value for step in autoscaler.operations
             ):
                 messages.append(_NO_ANNOTATIONS)
-            notes += (f"{places[-1]}: {note}" for note in messages)
+            notes += (f"{autoscaler.label}: {note}" for note in messages)
         every += planned
-    if not all_operations and not faults:
+    if not every and not faults:
         faults.append(Fault("", "", f"expected a {HPA_KIND}; the file has no such object", source))
-    if patches and len(all_operations) > 1 and not faults:
+    if patches and len(every) > 1 and not faults:
         expected = f"expected one {HPA_KIND}: a patch is for one object"
-        faults.append(Fault("", "", expected, source, lines_of[1]))
+        faults.append(Fault("", "", expected, source, every[1].line))
     if faults:
         raise InputError(faults)
-    notes += _rivals(places, every)
-    return Manifest("".join(pieces), tuple(all_operations), tuple(notes))
+    operations = (tuple(map(_for_an_object, autoscaler.operations)) for autoscaler in every)
+    return Manifest("".join(pieces), tuple(operations), (*notes, *_rivals(every)))
 
 
-def _rivals(places: Iterable[str], planned: Sequence[_Planned]) -> Iterator[str]:
+def _rivals(planned: Sequence[_Planned]) -> Iterator[str]:
     """Yield a note on each autoscaler whose target another one of the file scales too."""
-    for place, own in zip(places, planned, strict=True):
+    for own in planned:
         others = [other.name for other in planned if other is not own and other.target == own.target]
         if others:
             target = " ".join(own.target[2:])
             rivals = f"{target} is also scaled by {', '.join(others)}"
-            yield f"{place}: {rivals}: keep only one autoscaler for {target}"
+            yield f"{own.label}: {rivals}: keep only one autoscaler for {target}"
 
 
 def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) -> Iterator[_Planned]:
@@ -210,7 +209,9 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
             meta, reference = tree["metadata"], tree["spec"]["scaleTargetRef"]
             group = reference.get("apiVersion", "").rpartition("/")[0]
             target = (meta.get("namespace", ""), group, reference["kind"], reference["name"])
-            yield _Planned(place.rstrip("."), meta["name"], target, planned.operations, planned.notes)
+            name, line = meta["name"], document.line_of(place)
+            label = f"{source}:{line}: {HPA_KIND} {name}"
+            yield _Planned(place.rstrip("."), line, label, name, target, planned.operations, planned.notes)
 
 
 def _for_an_object(operation: PatchOperation) -> PatchOperation:

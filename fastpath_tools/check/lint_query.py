@@ -129,7 +129,7 @@ def _unparsed(example: Example, error: ValueError) -> str:
 def _check_expressions(parsed: Any, path: str) -> Iterator[Finding]:
     """Yield the matchers that compare with the text of a regular expression."""
     meanings: dict[str, str] = {}
-    for node in _nodes(parsed):
+    for node in parsing.nodes(parsed):
         if isinstance(node, promql.VectorSelector):
             for matcher in node.matchers.matchers:
                 for operator, written, meant in _TEXT_OPERATORS:
@@ -146,7 +146,7 @@ def _windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[tuple[s
     """Yield each window with too few samples, and what that does to the value."""
     bare = {float(number): number for number in reversed(_BARE_WINDOW.findall(text))}
     windows: dict[tuple[str, str], None] = {}
-    for call in _nodes(parsed):
+    for call in parsing.nodes(parsed):
         for argument in call.args if isinstance(call, promql.Call) else ():
             if not isinstance(argument, promql.MatrixSelector | promql.SubqueryExpr):
                 continue
@@ -194,7 +194,7 @@ def causes(text: str, scrape_interval: float) -> list[str]:
 def _check_kinds(text: str, parsed: Any) -> Iterator[Finding]:
     """Yield labels that a request lacks, and histograms and counters that are read as something else."""
     bucket = _reads(parsed, "_bucket")
-    calls = [node for node in _nodes(parsed) if isinstance(node, promql.Call)]
+    calls = [node for node in parsing.nodes(parsed) if isinstance(node, promql.Call)]
     quantiles = [call for call in calls if call.func.name in {"histogram_quantile", "histogram_fraction"}]
     for call in quantiles:
         if bucket and (culprit := loses(call.args[-1], "le")):
@@ -213,20 +213,8 @@ def _check_kinds(text: str, parsed: Any) -> Iterator[Finding]:
 
 def _reads(parsed: Any, suffix: str) -> str:
     """Return the first series of a parsed query whose name ends so, "" for none."""
-    selectors = (node for node in _nodes(parsed) if isinstance(node, promql.VectorSelector))
+    selectors = (node for node in parsing.nodes(parsed) if isinstance(node, promql.VectorSelector))
     return next((name for one in selectors if (name := parsing.series_name(one)).endswith(suffix)), "")
-
-
-def _nodes(parsed: Any) -> list[Any]:
-    """Return a parsed query and all its parts."""
-    nodes: list[Any] = []
-
-    def collect(node: Any) -> bool:
-        nodes.append(node)
-        return True
-
-    promql.walk(parsed, collect)
-    return nodes
 
 
 def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[Finding]:

@@ -14,11 +14,11 @@ from adapter.cli import command_line
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, flags_of, option, switch, text_option
 from adapter.config.options import (
+    SERVE,
     ClusterOptions,
     ProcessOptions,
     PrometheusOptions,
     RulesOptions,
-    serve_flags_without,
 )
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
@@ -112,5 +112,5 @@ of objects are those of the cluster, else the built-in ones. It accepts all flag
 serve`.
 """,
     hidden=frozenset(flags_of(RulesOptions)) - _SHOWN | frozenset(flags_of(ProcessOptions)),
-    unread=serve_flags_without(CheckOptions),
+    unread=tuple(flag for name, flag in SERVE.table.items() if name not in flags_of(CheckOptions)),
 )

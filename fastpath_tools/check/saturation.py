@@ -7,72 +7,36 @@ queue does not saturate, nor does a ratio of something else to the gauge.
 
 import re
 from collections.abc import Iterator, Sequence
+from importlib import resources
 from typing import Any, NamedTuple
 
+import msgspec
 import promql_parser as promql
 
 from adapter.rules import parsing
 from fastpath_tools.live.preview import RulePreview
 
 
-class CappedGauge(NamedTuple):
+class CappedGauge(msgspec.Struct, frozen=True):
     """A series that cannot exceed `cap`, None where a setting of the program (`bound`) is the cap.
 
     `advice` are series of the same program that do not saturate.
     """
 
-    cap: float | None
     bound: str
+    cap: float | None = None
     advice: tuple[str, ...] = ()
 
 
-_SHARE, _PERCENT = "1", "100 %"
-_VLLM, _SGLANG = ("vllm:num_requests_waiting",), ("sglang:num_queue_reqs",)
-_TRITON = ("nv_inference_pending_request_count",)
-_PICKER = ("llm_d_epp_flow_control_queue_size", "inference_extension_flow_control_queue_size")
-
-KNOWN = {
-    "vllm:num_requests_running": CappedGauge(None, "--max-num-seqs", _VLLM),
-    "vllm:kv_cache_usage_perc": CappedGauge(1, _SHARE, _VLLM),
-    "vllm:gpu_cache_usage_perc": CappedGauge(1, _SHARE, _VLLM),
-    "sglang:num_running_reqs": CappedGauge(None, "--max-running-requests", _SGLANG),
-    "sglang:token_usage": CappedGauge(1, _SHARE, _SGLANG),
-    "tgi_batch_current_size": CappedGauge(None, "the batch limits", ("tgi_queue_size",)),
-    "nv_gpu_utilization": CappedGauge(1, _SHARE, _TRITON),
-    "nv_cpu_utilization": CappedGauge(1, _SHARE, _TRITON),
-    "DCGM_FI_DEV_GPU_UTIL": CappedGauge(100, _PERCENT),
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": CappedGauge(1, _SHARE),
-    "DCGM_FI_PROF_SM_ACTIVE": CappedGauge(1, _SHARE),
-    "DCGM_FI_PROF_SM_OCCUPANCY": CappedGauge(1, _SHARE),
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": CappedGauge(1, _SHARE),
-    "dcgm_gpu_utilization": CappedGauge(100, _PERCENT),
-    "llm_d_epp_average_running_requests": CappedGauge(None, "the caps of the servers", _PICKER),
-    "llm_d_epp_average_kv_cache_utilization": CappedGauge(1, _SHARE, _PICKER),
-    "inference_pool_average_running_requests": CappedGauge(None, "the caps of the servers", _PICKER),
-    "inference_pool_average_kv_cache_utilization": CappedGauge(1, _SHARE, _PICKER),
-    "rabbitmq_queue_messages_unacked": CappedGauge(None, "the prefetch", ("rabbitmq_queue_messages",)),
-    "rabbitmq_detailed_queue_messages_unacked": CappedGauge(
-        None, "the prefetch", ("rabbitmq_detailed_queue_messages",)
-    ),
-    "celery_worker_tasks_active": CappedGauge(None, "the concurrency", ("celery_queue_length",)),
-    "sidekiq_busy_workers": CappedGauge(None, "the concurrency", ("sidekiq_enqueued_jobs",)),
-    "sidekiq_queue_busy_workers": CappedGauge(None, "the concurrency", ("sidekiq_queue_enqueued_jobs",)),
-    "phpfpm_active_processes": CappedGauge(None, "pm.max_children", ("phpfpm_listen_queue",)),
-    "tomcat_threads_busy_threads": CappedGauge(None, "the size of the thread pool"),
-    "executor_active_threads": CappedGauge(
-        None, "the size of the thread pool", ("executor_queued_tasks",)
-    ),
-    "hikaricp_connections_active": CappedGauge(
-        None, "the size of the connection pool", ("hikaricp_connections_pending",)
-    ),
-}  # fmt: skip
+_FILE = resources.files(__package__) / "saturating.yaml"
+KNOWN = msgspec.yaml.decode(_FILE.read_bytes(), type=dict[str, CappedGauge])
 """By name of the series."""
 
 _LIKE_A_SHARE = re.compile(
     r"_(?:utili[sz]ation|usage_perc|usage_percent|(?:utili[sz]ation|usage|busy|occupancy)_(?:ratio|percent|percentage))"
     r"(?:_avg)?\Z"
 )
-_ANY_SHARE = CappedGauge(None, "1 or 100")
+_ANY_SHARE = CappedGauge("1 or 100")
 
 _SERIES_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 

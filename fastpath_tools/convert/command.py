@@ -111,7 +111,7 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
             for document, notes in converted:
                 for note in notes:
                     command_line.tell("convert", f"{line}: {note}")
-                yield command_line.to_yaml(_listed(document))
+                yield command_line.to_yaml(document)
 
 
 def _successors(
@@ -137,10 +137,3 @@ def _autoscaler_of(
         mapping_at(tree, "metadata").get("name") for tree in autoscalers if origins.target_of(tree) == wanted
     )
     return str(next(named, ""))
-
-
-def _listed(value: Any) -> Any:
-    """Return a value with lists for tuples, which YAML does not know."""
-    if isinstance(value, dict):
-        return {name: _listed(below) for name, below in value.items()}
-    return [_listed(below) for below in value] if isinstance(value, tuple) else value

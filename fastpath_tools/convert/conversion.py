@@ -21,16 +21,22 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     KIND,
     LAST_APPLIED,
-    OWN_FIELDS,
     PAUSED,
     FastPathAutoscaler,
+    FastPathAutoscalerSpec,
 )
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
-    encode_scalar,
+    HorizontalPodAutoscalerSpec,
+    to_plain,
 )
 from fastpath_tools.manifests import NOWHERE
+
+OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
+    len(HorizontalPodAutoscalerSpec.__struct_fields__) :
+]
+"""The fields of a spec that a HorizontalPodAutoscaler does not have, as they are written."""
 
 _KEPT = frozenset({"name", "namespace", "labels", "annotations"})
 
@@ -56,7 +62,8 @@ def to_fastpath(tree: dict[str, Any]) -> Converted:
     if documents.kind_of(tree) == HPA_KIND:
         read = _with_options(read, tree["metadata"].get("annotations"), notes)
     notes += _metadata_notes(tree)
-    return Converted(_placed(fastpath_autoscaler.to_plain(read)), tuple(notes))
+    kind = {"apiVersion": read.api_version, "kind": read.kind}
+    return Converted(_placed(kind | to_plain(read)), tuple(notes))
 
 
 def _with_options(
@@ -83,9 +90,8 @@ def to_native(tree: dict[str, Any]) -> Converted:
         fastpath_autoscaler.successor_metadata(read.metadata),
         fastpath_autoscaler.plain_spec(read.spec),
     )
-    plain: dict[str, Any] = msgspec.to_builtins(native, enc_hook=encode_scalar)
     return Converted(
-        _placed(plain),
+        _placed(to_plain(native)),
         (
             *dropped,
             *_annotation_notes(tree["metadata"].get("annotations") or {}),

@@ -19,6 +19,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import DAYS, LONGEST_FOR
 from adapter.bounds.schedule.windows import ActiveSpan
 from adapter.model import local_time
@@ -193,16 +194,7 @@ class KedaCronTrigger:
 
 def union(spans: Sequence[ActiveSpan], start: int, end: int) -> list[ActiveSpan]:
     """Return spans cut to the time from `start` to `end`, in order; those that touch are one."""
-    joined: list[ActiveSpan] = []
-    for span in sorted(spans):
-        begin, until = max(span.begin, start), min(span.end, end)
-        if until <= begin:
-            continue
-        if joined and begin <= joined[-1].end:
-            joined[-1] = ActiveSpan(joined[-1].begin, max(joined[-1].end, until))
-        else:
-            joined.append(ActiveSpan(begin, until))
-    return joined
+    return windows.joined(ActiveSpan(max(span.begin, start), min(span.end, end)) for span in spans)
 
 
 def windows_of(trigger: KedaCronTrigger) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
+from adapter.model.visible import counted
 from fastpath_tools.convert import cron, drafts
 from fastpath_tools.convert.conversion import Converted
 from fastpath_tools.convert.drafts import WindowDraft
@@ -177,8 +178,11 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -
     for replicas in sorted({entry.replicas for entry in entries}):
         least, reached = _least_tolerated(replicas), min(replicas, highest)
         if least < reached:
+            left = counted(least, "replica", "replicas")
+            if least < reached - 1:
+                left = f"{least} to {reached - 1} replicas"
             yield (
-                f"KEDA leaves {_range(least, reached - 1)} at that count where {replicas} are desired, "
+                f"KEDA leaves {left} at that count where {replicas} are desired, "
                 f"since its HPA tolerates 10 %; the schedule raises to {reached}"
             )
         if replicas > highest:
@@ -218,12 +222,6 @@ def _least_tolerated(replicas: int) -> int:
     while count > 1 and replicas / (count - 1) <= 1.0 + _TOLERANCE:
         count -= 1
     return count
-
-
-def _range(low: int, high: int) -> str:
-    if low == high:
-        return f"{low} replica{'' if low == 1 else 's'}"
-    return f"{low} to {high} replicas"
 
 
 def _missing_autoscaler(name: str, spec: dict[str, Any], limits: str) -> str:

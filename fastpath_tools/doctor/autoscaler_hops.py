@@ -3,6 +3,8 @@
 Pure: facts in, hops out.
 """
 
+from functools import partial
+
 from adapter.autoscaler.decide import behavior, history
 from adapter.autoscaler.decide.behavior import Rules
 from adapter.model.autoscaling import boost as model
@@ -39,6 +41,8 @@ from fastpath_tools.live.facts import (
 
 BOOSTING, FLOOR, BEHAVIOR, SCALERS = "boost", "floor", "behavior", "scalers"
 """The names of hops; a floor that cannot be read concerns the HPA itself."""
+
+_hop, own_hop = partial(Hop.untimed, BOOSTING), partial(Hop.untimed, "autoscaler")
 
 UNCONDITIONED = "the HPA controller has not set conditions yet"
 
@@ -133,11 +137,7 @@ def boost_hop(facts: Facts) -> Hop | None:
 def scalers_hop(leaders: Leaders | Unread) -> Hop | None:
     """Return the fault where scalers that do not share slices have Leases, else None."""
     seen = overlap(leaders)
-    return _hop(State.FAULT, seen, KEEP_ONE, SCALERS) if seen else None
-
-
-def _hop(state: State, text: str, change: str = "", name: str = BOOSTING) -> Hop:
-    return Hop(name, state, text, change=Improvement(change) if change else None, timed=False)
+    return Hop.untimed(SCALERS, State.FAULT, seen, KEEP_ONE) if seen else None
 
 
 def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
@@ -155,13 +155,13 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
             return None
     elif unserved := _unserved(facts, floor.spec, serving, answer):
         text, change = unserved
-        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", change, FLOOR)
+        return Hop.untimed(FLOOR, State.FAULT, f"{text}: {_stuck(facts)}", change)
     elif serving.fault:
         why, change = serving.fault, serving.remedy or change
     elif forbidden:
         return None
     text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
-    return _hop(State.FAULT, text, f"{change}, or {_REMOVE}", FLOOR)
+    return Hop.untimed(FLOOR, State.FAULT, text, f"{change}, or {_REMOVE}")
 
 
 def _unserved(
@@ -297,15 +297,11 @@ def condition_hop(facts: Facts) -> Hop | None:
     return None
 
 
-def own_hop(state: State, text: str, change: str = "") -> Hop:
-    return _hop(state, text, change, "autoscaler")
-
-
 def unknown_hop(facts: Facts) -> Hop | None:
     """Return which word of the spec this version does not know, None if it knows all."""
     if not (text := impossible.find_unknown(facts.hpa)):
         return None
-    return _hop(State.WARNING, text, "correct it, or update Fastpath if Kubernetes knows it", "field")
+    return Hop.untimed("field", State.WARNING, text, "correct it, or update Fastpath if Kubernetes knows it")
 
 
 # -- from a number of replicas to ready pods -----------------------------------------------------------------

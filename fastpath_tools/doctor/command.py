@@ -16,7 +16,6 @@ from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
 from adapter.config.rules_config import Parsed
-from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import boost as model
@@ -152,14 +151,7 @@ class Doctor:
 
     async def examine(self, namespace: str, name: str) -> Found:
         """Examine one autoscaler, those of a namespace, or all. RunError for what is not there."""
-        try:
-            hpas = await self.cluster.hpas(namespace)
-        except KubernetesError as error:
-            if error.status == 403 and not namespace:  # one namespace may be allowed
-                raise RunError(
-                    f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
-                ) from error
-            raise
+        hpas = await self.cluster.hpas(namespace)
         chosen = [hpa for hpa in hpas if name in {"", hpa.metadata.name}]
         list_fpas = self.cluster.known_fpas if chosen else self.cluster.fpas  # of an HPA they are rivals
         read = await list_fpas(namespace)

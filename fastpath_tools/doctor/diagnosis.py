@@ -111,13 +111,13 @@ def _at_objects(facts: Facts) -> tuple[Hop | None, Hop | None, Hop | None]:
         cause = impossible.Impossible(answer.why, answer.change)
     spec = None
     if cause is not None:
-        spec = Hop(SPEC, State.FAULT, cause.text, change=Improvement(cause.change), timed=False)
+        spec = Hop.untimed(SPEC, State.FAULT, cause.text, cause.change)
     status, reference = facts.hpa.status, facts.hpa.spec.scale_target_ref
     scaled = None if status is None else status.last_scale_time
     scrape = None
     if facts.scrape_fault:
-        change = Improvement("correct the port in scrape of its rule, or what listens there")
-        scrape = Hop("scrape", State.FAULT, facts.scrape_fault, change=change, timed=False)
+        change = "correct the port in scrape of its rule, or what listens there"
+        scrape = Hop.untimed("scrape", State.FAULT, facts.scrape_fault, change)
     return spec, target_hops.target_hop(facts.target, reference, scaled), scrape
 
 
@@ -212,7 +212,7 @@ def _known(facts: Facts) -> Iterator[Hop]:
             change = usage_hops.improvement(metric.usage, took, metric_hops.TICK, "")
             yield Hop("scrape", state, f"{metric.label}: {text}", change=change, timed=False)
         if metric.resize:
-            yield Hop("requests", State.WARNING, f"{metric.label}: {metric.resize}", timed=False)
+            yield Hop.untimed("requests", State.WARNING, f"{metric.label}: {metric.resize}")
     starts = None if isinstance(facts.target, Unread) else facts.target.starts
     if starts is not None:
         change = autoscaler_hops.advise(starts.times, starts.probe)

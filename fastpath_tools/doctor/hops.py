@@ -174,6 +174,11 @@ class Hop(NamedTuple):
     change: Improvement | None = None
     timed: bool = True
 
+    @classmethod
+    def untimed(cls, name: str, state: State, text: str, change: str = "") -> "Hop":
+        """Return one that never takes time; nothing works without its `change`."""
+        return cls(name, state, text, change=Improvement(change) if change else None, timed=False)
+
 
 class MetricChain(NamedTuple):
     """The hops of one metric, from the load to the number of replicas that is written."""

@@ -103,10 +103,9 @@ class MetricReader:
 
 def _resource(metric: MetricSpec) -> tuple[str, str]:
     """Return resource and container of a resource metric."""
-    if metric.container_resource is not None:
-        return metric.container_resource.name, metric.container_resource.container
-    assert metric.resource is not None
-    return metric.resource.name, ""
+    source = metric.resource or metric.container_resource
+    assert source is not None
+    return source.name, getattr(source, "container", "")
 
 
 def _resize(metric: MetricSpec, target: TargetFacts | Unread) -> str:

@@ -3,12 +3,15 @@
 Pure: facts in, a hop out.
 """
 
+from functools import partial
+
 from adapter.autoscaler.decide import removal
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
-from fastpath_tools.doctor.hops import Hop, Improvement, ScaleDownFacts, State
+from fastpath_tools.doctor.hops import Hop, ScaleDownFacts, State
 from fastpath_tools.live.facts import Unread
 
+_hop = partial(Hop.untimed, "scale-down")
 _OLDEST = (1, 30)
 """The first version of Kubernetes with ValidatingAdmissionPolicies, which limit the right."""
 
@@ -46,13 +49,8 @@ def scale_down_hop(facts: ScaleDownFacts, boosting: str = "") -> Hop:
 
 
 def _without_effect(why: str, change: str) -> Hop:
-    hop = _hop(State.WARNING, f"idle scale-down has no effect: {why}")
-    return hop._replace(change=Improvement(change))
+    return _hop(State.WARNING, f"idle scale-down has no effect: {why}", change)
 
 
 def _unknown(why: str) -> Hop:
     return _hop(State.UNKNOWN, f"whether idle scale-down has an effect is not known: {why}")
-
-
-def _hop(state: State, text: str) -> Hop:
-    return Hop("scale-down", state, text, timed=False)

@@ -3,14 +3,18 @@
 Pure: facts in, a hop out. All autoscalers share it: none of them sees the cause itself.
 """
 
+from functools import partial
+
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.model.visible import counted
-from fastpath_tools.doctor.hops import Hop, Improvement, State
+from fastpath_tools.doctor.hops import Hop, State
 from fastpath_tools.live.facts import TargetFacts, Unread
 
 TARGET, PODS = "target", "pods"
 """The names of hops; that of pods says what keeps them from getting Ready."""
+
+_hop = partial(Hop.untimed, TARGET)
 
 _APART = 5 * SECOND
 """A count that is written so much later than the autoscaler scaled is not the autoscaler's."""
@@ -25,7 +29,7 @@ def target_hop(
     name = f"{reference.kind} {reference.name}"
     if target.unready is not None:
         state = State.FAULT if target.unready.is_late else State.WARNING
-        return _hop(state, target.unready.text, target.unready.change)._replace(name=PODS)
+        return Hop.untimed(PODS, state, target.unready.text, target.unready.change)
     if target.strangers:
         others = ", ".join(f"{counted(pods, 'pod', 'pods')} of {other}" for other, pods in target.strangers)
         text = (
@@ -45,7 +49,3 @@ def target_hop(
         )
         return _hop(State.WARNING, text, f"remove replicas from what {writer.manager} applies to {name}")
     return None
-
-
-def _hop(state: State, text: str, change: str) -> Hop:
-    return Hop(TARGET, state, text, change=Improvement(change), timed=False)

@@ -9,6 +9,7 @@ integers get their plain spelling, and a fraction stays as written. Faults carry
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import resources
 
 import yaml
 from yaml.representer import SafeRepresenter
@@ -53,24 +54,7 @@ _RULE_LIKE: Mapping[str, type[yaml.Node] | tuple[type[yaml.Node], ...]] = {
 _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
 _INT_TAG = "tag:yaml.org,2002:int"
 
-_POD_OVERRIDES = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
-_ANY_LABEL = {"template": "<<.Resource>>"}
-_CONTAINER = '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
-_OTHER = '{namespace!="",__name__!~"^container_.*"}'
-_CONTAINER_RATE = 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[5m])) by (<<.GroupBy>>)'
-_CONTAINER_SUM = 'sum(<<.Series>>{<<.LabelMatchers>>,container!="POD"}) by (<<.GroupBy>>)'
-_OTHER_RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)"
-_OTHER_SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-
-_DEFAULTS: tuple[tuple[str, str, str, str], ...] = (
-    (_CONTAINER, "", "^container_(.*)_seconds_total$", _CONTAINER_RATE),
-    (_CONTAINER, "^container_.*_seconds_total$", "^container_(.*)_total$", _CONTAINER_RATE),
-    (_CONTAINER, "^container_.*_total$", "^container_(.*)$", _CONTAINER_SUM),
-    (_OTHER, ".*_total$", "", _OTHER_SUM),
-    (_OTHER, ".*_seconds_total", "^(.*)_total$", _OTHER_RATE),
-    (_OTHER, "", "^(.*)_seconds_total$", _OTHER_RATE),
-)
-"""The six rules of `rules.default`: series query, `isNot` filter, `name.matches`, metrics query."""
+_DEFAULTS = resources.files(__package__) / "default-rules.yaml"
 
 
 def is_chart_values(text: str) -> bool:
@@ -105,7 +89,8 @@ def render_config(text: str, source: str = "") -> str:
     entries: list[tuple[yaml.Node, yaml.Node]] = []
     for key, rules in (("rules", sections.rules), ("externalRules", sections.external_rules)):
         if rules:
-            entries.append((_node(key), _sequence([node for _, node in rules])))
+            items = [node for _, node in rules]
+            entries.append((_node(key), yaml.SequenceNode("tag:yaml.org,2002:seq", items)))
     if sections.resource_rules:
         entries.append((_node("resourceRules"), sections.resource_rules[1]))
     if not entries:
@@ -148,8 +133,8 @@ class _Values:
         if resource is not None and _truth(resource):
             resource_rules = reader.join(self.path, "resource"), resource
         switch, place = self.given.get("default"), reader.join(self.path, "default")
-        rows = _DEFAULTS if switch is None or _truth(switch) else ()
-        default = [(reader.join(place, index), _default_rule(*row)) for index, row in enumerate(rows)]
+        rules = yaml.safe_load(_DEFAULTS.read_bytes()) if switch is None or _truth(switch) else ()
+        default = [(reader.join(place, index), _node(rule)) for index, rule in enumerate(rules)]
         return Sections([*default, *self._list("custom")], self._list("external"), resource_rules)
 
     def _list(self, key: str) -> list[tuple[str, yaml.Node]]:
@@ -315,22 +300,6 @@ def _decimal(text: str) -> str:
     return str(-number if digits.startswith("-") else number)
 
 
-def _default_rule(query: str, without: str, matches: str, metrics_query: str) -> yaml.Node:
-    return _node(
-        {
-            "metricsQuery": metrics_query,
-            "name": {"as": "", "matches": matches},
-            "resources": _POD_OVERRIDES if query == _CONTAINER else _ANY_LABEL,
-            "seriesFilters": [{"isNot": without}] if without else [],
-            "seriesQuery": query,
-        }
-    )
-
-
 def _node(value: object) -> yaml.Node:
     # a representer knows what it has made a node of before, and would make an alias of that
     return SafeRepresenter(default_flow_style=False, sort_keys=False).represent_data(value)
-
-
-def _sequence(nodes: list[yaml.Node]) -> yaml.SequenceNode:
-    return yaml.SequenceNode("tag:yaml.org,2002:seq", nodes)

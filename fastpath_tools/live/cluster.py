@@ -13,14 +13,14 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from adapter.autoscaler import ready_store
-from adapter.config.rules_config import ScrapeConfig
+from adapter.config import rules_file
+from adapter.config.rules_config import RulesConfig, ScrapeConfig
 from adapter.errors import KubernetesError, RunError
-from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors, apiservices
-from adapter.model.apiservices import Owner, Registration, ServiceReference
+from adapter.model.apiservices import Registration, ServiceReference
 from adapter.model.autoscaling import floor
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
@@ -37,7 +37,7 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import api_objects, pod_patches, reading, resizes, targets, usages
+from fastpath_tools.live import api_objects, pod_patches, reading, registrations, resizes, targets, usages
 from fastpath_tools.live.api_objects import (
     HPA,
     ConfigMap,
@@ -60,6 +60,7 @@ from fastpath_tools.live.facts import (
     TargetFacts,
     Unread,
 )
+from fastpath_tools.live.registrations import Owner
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
@@ -120,10 +121,19 @@ class LiveCluster:
     # -- one autoscaler --------------------------------------------------------------------------------------
 
     async def hpas(self, namespace: str) -> tuple[HPA, ...]:
-        """Return the HorizontalPodAutoscalers of a namespace, of all with "". KubernetesError."""
+        """Return the HorizontalPodAutoscalers of a namespace, of all with "".
+
+        KubernetesError; RunError if a user who may not list all may list those of a namespace.
+        """
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
-        return await self._fetch_items(path, HPA)
+        try:
+            return await self._fetch_items(path, HPA)
+        except KubernetesError as error:
+            if error.status == 403 and not namespace:
+                text = "listing HPAs cluster-wide is forbidden; pass a namespace"
+                raise RunError(f"{text}: {reading.why(error)}") from error
+            raise
 
     async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
         """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
@@ -335,26 +345,28 @@ class LiveCluster:
             warning = ""
             if group == "metrics.k8s.io":
                 stable, beta = [
-                    await registrations.fetch_registration(self._client, f"{version}.{group}")
+                    await registrations.fetch(self._client, f"{version}.{group}")
                     for version in ("v1", "v1beta1")
                 ]
-                warning = apiservices.describe_resource_versions(stable, beta, self._service)
+                warning = registrations.describe_resource_versions(stable, beta, self._service)
         except KubernetesError as error:
             return Unread(reading.why(error))
         if registration is None:
             return Serving(group, "")
         name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
-        judged = apiservices.judge(name, registration, self._service)
+        judged = registrations.judge(name, registration, self._service)
         ours = judged.owner is Owner.OURS
-        fault, remedy = apiservices.why_unavailable(registration), apiservices.remedy(registration)
+        fault, remedy = registrations.why_unavailable(registration), registrations.remedy(registration)
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
-        return Serving(group, owner, ours, fault, warning, remedy if ours else apiservices.hint(registration))
+        return Serving(
+            group, owner, ours, fault, warning, remedy if ours else registrations.hint(registration)
+        )
 
     @reading.shared
     async def _registration(self, group: str) -> Registration | None:
         """Return the APIService of a group that the HPA controller reads. KubernetesError."""
         versions = [
-            await registrations.fetch_registration(self._client, f"{version}.{group}")
+            await registrations.fetch(self._client, f"{version}.{group}")
             for version in apiservices.HPA_READS[group]
         ]
         registered = [registration for registration in versions if registration is not None]
@@ -363,8 +375,8 @@ class LiveCluster:
         return next(iter(registered), None)
 
     @reading.shared
-    async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
-        """Return name and text of the rules files of the server behind an API."""
+    async def rules(self, group: str) -> RulesConfig | Unread:
+        """Return the rules of the server behind an API, as far as they can be used."""
         try:
             registration = await self._registration(group)
             if registration is None or registration.service is None:
@@ -380,17 +392,17 @@ class LiveCluster:
             if not places:
                 missing = f"the pods of Service {registration.service} reference no ConfigMap with rules"
                 return Unread(f"{missing}: give them with --config")
-            texts: list[tuple[str, str]] = []
+            configs = []
             for name, wanted in sorted(places):
                 read = await self._fetch(f"{path}/configmaps/{name}", ConfigMap)
-                texts += [
-                    (f"ConfigMap {namespace}/{name}, {key}", text)
+                configs += [
+                    rules_file.parse_rules(text, f"ConfigMap {namespace}/{name}, {key}").config
                     for key, text in sorted((read.data or {}).items())
                     if wanted in {"", key}
                 ]
         except KubernetesError as error:
             return Unread(f"the rules cannot be read, give them with --config: {reading.why(error)}")
-        return tuple(texts)
+        return rules_file.merge(configs)[0]
 
     @reading.shared
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:

@@ -176,7 +176,10 @@ class ScalerServiceOptions(ScalerAddressOptions, KubeconfigOptions):
         metavar="name",
     )
     port: int = _lease(
-        FlagType.INT, str(PORT), "Local port of the Pod where it shows its journal.", check=checks.port_number
+        FlagType.INT,
+        str(PORT),
+        "Local port of the Pod where it shows its journal.",
+        check=lambda port: "" if 1 <= port <= 65535 else "expected a port from 1 to 65535",
     )
 
     @property

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes import apiservices
-from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling.hpa import ObjectMeta, Struct
+from adapter.model.identity import AccessVerdict
+from adapter.server.auth.authorization import Attributes
 from fastpath_tools.live import reading
 from fastpath_tools.live.api_objects import PodDocumentSpec
 
@@ -63,7 +63,7 @@ class PolicyBinding(Struct, frozen=True):
     spec: PolicyBindingSpec = PolicyBindingSpec()
 
 
-class ScalerAccount(NamedTuple):
+class ServiceAccount(NamedTuple):
     """A ServiceAccount."""
 
     namespace: str
@@ -73,19 +73,40 @@ class ScalerAccount(NamedTuple):
         return f"ServiceAccount {self.namespace}/{self.name}"
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> dict[str, object]:
         """The user that it is for the API server, with its groups."""
-        groups = (
+        groups = [
             "system:serviceaccounts",
             f"system:serviceaccounts:{self.namespace}",
             "system:authenticated",
-        )
-        return Subject(f"system:serviceaccount:{self.namespace}:{self.name}", groups)
+        ]
+        return {"user": f"system:serviceaccount:{self.namespace}:{self.name}", "groups": groups}
 
     @property
     def condition(self) -> str:
         """The expression of the policy that is for it."""
         return f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:' + '{self.name}'"
+
+
+class AccessReview(Struct, frozen=True):
+    status: AccessVerdict = AccessVerdict(allowed=False)
+
+
+async def is_allowed(
+    client: KubernetesClient, access: Attributes, account: ServiceAccount | None = None
+) -> bool | None:
+    """Return whether an account (None: ourselves) has a permission; None if we may not ask."""
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+    spec = access.spec | ({} if account is None else account.subject)
+    document = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    try:
+        body = await client.create(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", document)
+    except KubernetesError as error:
+        if error.status == 403:
+            return None
+        raise
+    verdict = body.decode(AccessReview, f"create {kind}").status
+    return verdict.allowed and not verdict.denied
 
 
 def _scales(words: Sequence[str]) -> bool:
@@ -95,7 +116,7 @@ def _scales(words: Sequence[str]) -> bool:
     return is_alone or not {"--scaler", "--scaler=true"}.isdisjoint(words)
 
 
-async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[ScalerAccount, ...]:
+async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[ServiceAccount, ...]:
     """Return the accounts of the scalers in a namespace. KubernetesError."""
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     deployments = await reading.fetch_items(client, path, DeploymentDocument)
@@ -105,19 +126,19 @@ async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[Scale
         for pod in pods
         if any(_scales(container.words) for container in pod.containers)
     }
-    return tuple(ScalerAccount(namespace, name) for name in sorted(names))
+    return tuple(ServiceAccount(namespace, name) for name in sorted(names))
 
 
-async def may_patch(client: KubernetesClient, account: ScalerAccount, namespace: str) -> bool | None:
+async def may_patch(client: KubernetesClient, account: ServiceAccount, namespace: str) -> bool | None:
     """Return whether an account may patch the pods of a namespace; None if we may not ask.
 
     KubernetesError.
     """
-    access = ResourceAttributes("patch", "", "pods", namespace)
-    return await apiservices.is_allowed(client, access, account.subject)
+    access = Attributes("patch", resource="pods", namespace=namespace)
+    return await is_allowed(client, access, account)
 
 
-async def find_fault(client: KubernetesClient, account: ScalerAccount) -> str:
+async def find_fault(client: KubernetesClient, account: ServiceAccount) -> str:
     """Return why no policy limits an account that may patch pods, "" if one does."""
     try:
         policies = await reading.fetch_items(client, f"{_ADMISSION}policies", AdmissionPolicy)
@@ -130,7 +151,7 @@ async def find_fault(client: KubernetesClient, account: ScalerAccount) -> str:
 
 
 def judge(
-    account: ScalerAccount, policies: Iterable[AdmissionPolicy], bindings: Sequence[PolicyBinding]
+    account: ServiceAccount, policies: Iterable[AdmissionPolicy], bindings: Sequence[PolicyBinding]
 ) -> str:
     """Return why no policy limits an account, "" if one does."""
     own = [policy for policy in policies if _conditions(policy) == (account.condition,)]

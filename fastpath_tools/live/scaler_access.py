@@ -201,7 +201,7 @@ async def _fetch(options: ScalerAddressOptions | None, url: str, form: type[_T])
                 if len(body) > _MOST_BYTES:
                     raise RunError(f"{url}: its response has more than {_MOST_BYTES >> 20} MiB")
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
-        advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
+        advice = _NAME_ADVICE if is_wrong_name(error) else ""
         if isinstance(error, aiohttp.ClientConnectorCertificateError) and not advice:
             advice = _CA_ADVICE
         raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
@@ -212,6 +212,14 @@ async def _fetch(options: ScalerAddressOptions | None, url: str, form: type[_T])
     except msgspec.MsgspecError as error:
         raise RefusalError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
     raise RefusalError(f"{url}: {refusal.get('message') or response.reason or ''}")
+
+
+def is_wrong_name(error: BaseException) -> bool:
+    """Tell whether a certificate was refused only because it is for another name."""
+    cause = getattr(error, "certificate_error", error)
+    return isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_message.startswith(
+        ("Hostname mismatch", "IP address mismatch")
+    )
 
 
 def _read_token(file: str) -> str:

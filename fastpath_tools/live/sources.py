@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import promql_parser as promql
 
-from adapter.config import rules_file
 from adapter.config.rules_config import Parsed
 from adapter.errors import NamingError, PrometheusError, TemplateError, UnscrapableError
 from adapter.model.autoscaling.hpa import MetricSpec
@@ -130,11 +129,10 @@ class SourceReader:
     async def _ruleset(self, group: str) -> Ruleset | Unread:
         parsed = self._given
         if parsed is None:
-            texts = await self._cluster.rules(group)
-            if isinstance(texts, Unread):
-                return texts
-            configs = [rules_file.parse_rules(text, source).config for source, text in texts]
-            parsed = Parsed(rules_file.merge(configs)[0])
+            config = await self._cluster.rules(group)
+            if isinstance(config, Unread):
+                return config
+            parsed = Parsed(config)
         ruleset, _ = compiler.compile_rules(parsed.config, await self._cluster.catalogue())
         return ruleset
 
@@ -210,18 +208,13 @@ def selectors_of(query: str) -> list[str]:
 
 
 def _selectors(query: str) -> list[tuple[str, tuple[Matcher, ...]]]:
-    selectors: dict[tuple[str, tuple[Matcher, ...]], None] = {}
-
-    def look(node: object) -> bool:
-        if isinstance(node, promql.VectorSelector):
-            selectors[node.name or "", tuple(map(parsing.read_matcher, node.matchers.matchers))] = None
-        return True
-
     try:
-        promql.walk(parsing.parse(query), look)
+        parsed = parsing.parse(query)
     except ValueError:
         return []
-    return list(selectors)
+    nodes = [node for node in parsing.nodes(parsed) if isinstance(node, promql.VectorSelector)]
+    matched = [tuple(map(parsing.read_matcher, node.matchers.matchers)) for node in nodes]
+    return list(dict.fromkeys(zip((node.name or "" for node in nodes), matched, strict=True)))
 
 
 def remember_series(ruleset: Ruleset, lists: SeriesLists) -> registry.SeriesMemory:

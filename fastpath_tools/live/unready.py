@@ -110,9 +110,10 @@ def find(
     living = sum(pod.metadata.deletion_timestamp is None and not _has_ended(pod) for pod in pods)
     if (refused := _refusal(target, living, events)) is not None:
         return refused
+    newest = sorted(events, key=lambda event: -event.at)
     groups: dict[tuple[str, str], list[tuple[PodDocument, _PodCause]]] = defaultdict(list)
     for pod in sorted(pods, key=lambda pod: (-(pod.metadata.creation_timestamp or 0), pod.metadata.name)):
-        own = sorted((one for one in events if one.involved_object.name == pod.metadata.name), key=_at)
+        own = [one for one in newest if one.involved_object.name == pod.metadata.name]
         if pod.metadata.deletion_timestamp is None:
             cause = _cause(pod, own, now)
         else:
@@ -135,10 +136,6 @@ def find(
     version = _version(pod.metadata.labels, _owner(pod), target.sets, cause.image)
     text = f"{text}{version}: {cause.why}"
     return UnreadyPods(text, _advise(cause.advice, pod), pod.metadata.name, is_late)
-
-
-def _at(event: ObjectEvent) -> int:
-    return -event.at
 
 
 def revision(one: WorkloadDocument) -> int:
@@ -197,7 +194,7 @@ def _refusal(target: PodTarget, living: int, events: Iterable[ObjectEvent]) -> U
     """Return why the API server refuses new pods; of the events of a set the last one counts."""
     refusals = {
         event.involved_object.name: event
-        for event in sorted(events, key=_at, reverse=True)
+        for event in sorted(events, key=lambda event: event.at)
         if event.reason == "FailedCreate"
     }
     since: int | None
@@ -227,7 +224,8 @@ def _ending(pod: PodDocument, deadline: int, now: int) -> _PodCause:
     """
     finalizers = ", ".join(pod.metadata.finalizers or ())
     since = deadline - (pod.metadata.deletion_grace_period_seconds or 0) * SECOND
-    if finalizers and deadline < now and all(one.started_at is None for one in _statuses(pod)):
+    is_over = all(one.started_at is None for one in pod.status.container_statuses or ())
+    if finalizers and deadline < now and is_over:
         why = f"held by finalizer {finalizers}"
         advice = "have what set that finalizer remove it: kubectl -n {namespace} get pod {pod} -o yaml"
     elif deadline < now:
@@ -338,7 +336,7 @@ def _waiting(
         if status.started_at is not None and not status.ready and status.name not in sidecars:
             why = f"init container {status.name} runs and does not end"
             return _PodCause("init", why, since, logs.format(status.name), is_failing=False)
-    statuses = _statuses(pod)
+    statuses = pod.status.container_statuses or ()
     if not statuses or any(status.started_at is None for status in statuses):
         reasons = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady")
         failed = _message(events, *reasons)
@@ -355,10 +353,6 @@ def _waiting(
         return _PodCause("gates", why, since, advice, is_failing=False)
     why = f"node {pod.spec.node_name}: {_message(events, 'NodeNotReady') or 'it does not report'}"
     return _PodCause("node", why, since, f"restore node {pod.spec.node_name}")
-
-
-def _statuses(pod: PodDocument) -> tuple[ContainerStatus, ...]:
-    return pod.status.container_statuses or ()
 
 
 def _message(events: Iterable[ObjectEvent], *reasons: str) -> str:

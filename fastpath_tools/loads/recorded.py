@@ -149,10 +149,10 @@ async def _find_rules(cluster: LiveCluster, kinds: set[str]) -> RulesConfig:
     """Return the rules of the servers that answer metrics of these types. RunError without rules."""
     configs = []
     for group in sorted({GROUPS[kind] for kind in kinds}):
-        texts = await cluster.rules(group)
-        if isinstance(texts, Unread):
-            raise RunError(f"{group}: {texts.why}")
-        configs += [rules_file.parse_rules(text, source).config for source, text in texts]
+        config = await cluster.rules(group)
+        if isinstance(config, Unread):
+            raise RunError(f"{group}: {config.why}")
+        configs.append(config)
     return rules_file.merge(configs)[0]
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 from msgspec import structs
 
 from adapter.cli import command_line
@@ -276,14 +275,10 @@ def _change(given: Inputs, suggestion: Suggestion) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     metrics = given.scenario.autoscaler.spec.metrics or ()
     if suggestion.target is not None:
-        spec["metrics"] = [_plain(simulation.retargeted(metrics[0], suggestion.target))]
+        spec["metrics"] = [hpa.to_plain(simulation.retargeted(metrics[0], suggestion.target))]
     if suggestion.behavior is not given.scenario.autoscaler.spec.behavior:
-        spec["behavior"] = _plain(suggestion.behavior)
+        spec["behavior"] = hpa.to_plain(suggestion.behavior)
     return {"spec": spec} if spec else {}
-
-
-def _plain(value: object) -> Any:
-    return msgspec.to_builtins(value, enc_hook=hpa.encode_scalar, str_keys=True)
 
 
 def _to_json(given: Inputs, front: Front) -> str:

@@ -1,14 +1,12 @@
 """The page of all autoscalers: how many have which problem, a form that selects, and a line each."""
 
-from collections.abc import Iterator
-
 from adapter.model.clock import Clock
 from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import seconds
 from fastpath_tools.ui import addresses, fleet
 from fastpath_tools.ui.fleet import ANY, FleetFilter, Problem
 from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
-from fastpath_tools.ui.pages import Content, Query, Section, Templates
+from fastpath_tools.ui.pages import Content, Query, Templates
 
 _CHOICES = {"": "all", ANY: "with a problem"} | {problem.name.lower(): problem.value for problem in Problem}
 """What the form calls the values of the field `problem`."""
@@ -26,13 +24,9 @@ class FleetPage:
 
 
 def render(shown: Fleet, fields: FleetFilter, now: float, templates: Templates) -> Content:
-    return Content("Autoscalers", tuple(_sections(shown, fields, now, templates)))
-
-
-def _sections(shown: Fleet, fields: FleetFilter, now: float, templates: Templates) -> Iterator[Section]:
     counts = {problem.name.lower(): count for problem, count in fleet.count_problems(shown.rows).items()}
     healthy = sum(not row.problems for row in shown.rows)
-    yield templates.section(
+    summary = templates.section(
         "summary",
         "fleet_summary.html",
         total=counted(len(shown.rows), "autoscaler", "autoscalers"),
@@ -42,18 +36,17 @@ def _sections(shown: Fleet, fields: FleetFilter, now: float, templates: Template
         choices=_CHOICES,
         fields=fields,
     )
-    yield templates.section("select", "fleet_form.html", choices=_CHOICES, fields=fields)
-
-    rows = fields.select(shown.rows)
-    yield templates.section(
+    select = templates.section("select", "fleet_form.html", choices=_CHOICES, fields=fields)
+    lines = templates.section(
         "fleet",
         "fleet.html",
-        rows=rows,
+        rows=fields.select(shown.rows),
         total=len(shown.rows),
         since=lambda at: fleet.UNKNOWN if at is None else f"{elapsed(now - at)} ago",
         age=lambda length: fleet.UNKNOWN if length is None else seconds(length),
         addresses=addresses,
     )
+    return Content("Autoscalers", (summary, select, lines))
 
 
 def elapsed(length: float) -> str:

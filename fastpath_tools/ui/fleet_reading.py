@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.errors import FastpathError, KubernetesError, RunError
+from adapter.errors import FastpathError
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.view import FleetEntry
 from adapter.model.timestamps import SECOND, read_nanoseconds
@@ -109,13 +109,7 @@ class FleetReader:
 
     async def _list(self) -> _Objects:
         cluster = self._doctor.cluster
-        try:
-            hpas, fpas = await asyncio.gather(cluster.hpas(self._namespace), cluster.fpas(self._namespace))
-        except KubernetesError as error:
-            if error.status == 403 and not self._namespace:
-                text = "listing HPAs cluster-wide is forbidden; pass a namespace"
-                raise RunError(f"{text}: {error.said or error}") from error
-            raise
+        hpas, fpas = await asyncio.gather(cluster.hpas(self._namespace), cluster.fpas(self._namespace))
         return _Objects(hpas, (), fpas.why) if isinstance(fpas, Unread) else _Objects(hpas, fpas, "")
 
     async def _ask_scalers(self) -> _Decided:

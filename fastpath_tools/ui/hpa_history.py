@@ -4,9 +4,10 @@ Demand is what the metrics ask for before all limits: the current replicas times
 and target. Where there is no sample a number is null.
 """
 
+import itertools
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter.autoscaler.debug import moment
@@ -103,13 +104,13 @@ class SeenHistory:
 
 
 def build(series: Mapping[str, Values], grid: Grid, place: HistoryPlace, now: float) -> HistoryView:
-    """Return the history of values by time, without the points that repeat the last one."""
+    """Return the history of values by time, from the first known count on, without points that repeat one."""
     points: list[HistoryPoint] = []
     for at in range(grid.start, grid.end + 1, grid.step):
         point = _point({name: values.get(at) for name, values in series.items()}, at, place)
         if not points or not _repeats(point, points[-1]):
             points.append(point)
-    known = tuple(_without_unknown(points))
+    known = tuple(itertools.dropwhile(lambda point: point.desired is None, points))
     return HistoryView(resolution=float(grid.step), until=moment(round(now * SECOND)), points=known)
 
 
@@ -157,12 +158,3 @@ def _repeats(point: HistoryPoint, last: HistoryPoint) -> bool:
     return all(
         getattr(point, name) == getattr(last, name) for name in point.__struct_fields__ if name != "at"
     )
-
-
-def _without_unknown(points: list[HistoryPoint]) -> Iterator[HistoryPoint]:
-    """Yield the points from the first one that knows a number."""
-    is_known = False
-    for point in points:
-        is_known = is_known or point.desired is not None
-        if is_known:
-            yield point

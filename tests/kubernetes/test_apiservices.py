@@ -1,4 +1,4 @@
-"""What an APIService and a review are decoded to, and whether the APIServices lead here."""
+"""What an APIService is decoded to, and whether the APIServices lead here."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices
-from adapter.kubernetes.apiservices import RegistrationWatch, ResourceAttributes
+from adapter.kubernetes.apiservices import RegistrationWatch
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.metrics import Monitoring
@@ -50,31 +50,16 @@ async def test_other_conditions_say_nothing(cluster: Cluster, client: Kubernetes
     assert (found.available, found.reason) == ("", "")
 
 
-async def test_its_own_labels_win_over_its_services(cluster: Cluster, client: KubernetesClient) -> None:
-    labels = {"app": "service", "k8s-app": "service"}
-    cluster.create(
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b", "namespace": "a", "labels": labels}}
-    )
-    document = {"name": NAME, "labels": {"app": "own"}}
-    create(cluster, metadata=document, spec=SERVICE)
-    found = await apiservices.fetch_registration(client, NAME)
-    assert found is not None
-    assert found.labels == {"app": "own", "k8s-app": "service"}
-
-
 async def test_an_invalid_apiservice_raises(cluster: Cluster, client: KubernetesClient) -> None:
     create(cluster, spec="none")
     with pytest.raises(KubernetesError, match="Decode"):
         await apiservices.fetch_registration(client, NAME)
 
 
-async def test_a_server_that_fails_raises_and_is_no_verdict(
-    cluster: Cluster, client: KubernetesClient
-) -> None:
+async def test_a_server_that_fails_raises(cluster: Cluster, client: KubernetesClient) -> None:
     await cluster.down(refuse=False)
     raised = await error_of(apiservices.fetch_registration(client, NAME))
     assert raised.status == 503
-    await error_of(apiservices.is_allowed(client, ResourceAttributes("get", "", "pods")))
 
 
 # -- whether they lead here ---------------------------------------------------------------------------------

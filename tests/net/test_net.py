@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter import net
+from fastpath_tools.live.scaler_access import is_wrong_name
 from tests.support.tls import Authority
 
 
@@ -50,7 +51,7 @@ async def _fails(url: str, context: ssl.SSLContext | None = None) -> BaseExcepti
 async def test_a_refused_connection() -> None:
     error = await _fails("http://127.0.0.1:1")
     assert net.describe_error(error) == "cannot connect to 127.0.0.1:1: Connection refused"
-    assert not net.is_wrong_name(error)
+    assert not is_wrong_name(error)
 
 
 async def test_a_server_without_tls(plain: TestServer) -> None:
@@ -65,7 +66,7 @@ async def test_a_certificate_of_another_authority(secure: TestServer) -> None:
     assert said.startswith(f"the certificate of 127.0.0.1:{secure.port} is not accepted: ")
     assert "object at" not in said
     assert "_ssl.c" not in said
-    assert not net.is_wrong_name(error)
+    assert not is_wrong_name(error)
 
 
 async def test_a_certificate_for_another_name(secure: TestServer, authority: Authority) -> None:
@@ -73,7 +74,7 @@ async def test_a_certificate_for_another_name(secure: TestServer, authority: Aut
         f"https://127.0.0.1:{secure.port}", ssl.create_default_context(cafile=str(authority.file))
     )
     assert "is not accepted: IP address mismatch" in net.describe_error(error)
-    assert net.is_wrong_name(error)
+    assert is_wrong_name(error)
 
 
 async def test_a_handshake_that_fails_otherwise(secure: TestServer, authority: Authority) -> None:

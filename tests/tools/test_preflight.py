@@ -41,7 +41,7 @@ async def test_what_is_asked(cluster: Cluster, run: Verb) -> None:
         "system:serviceaccounts:kube-system",
         "system:authenticated",
     ]
-    attributes = {"verb": "patch", "group": "", "resource": "pods", "namespace": "fastpath"}
+    attributes = {"verb": "patch", "resource": "pods", "namespace": "fastpath"}
     assert asked["system:serviceaccount:fastpath:fastpath-scaler"]["resourceAttributes"] == attributes
 
 

@@ -110,9 +110,3 @@ def _why(lost: Mapping[str, int], observation: Observation) -> str:
     # A time rather than an age: the text must not change from decision to decision.
     until = write_instant(observation.time_of_day(min(times)))
     return f"{len(times)} of {len(ready)} Ready pods lack a value that they had until {until}"
-
-
-def next_end(reporting: ReportingPods, now: int) -> int | None:
-    """Return the first instant after `now` at which a lost value no longer blocks, None without one."""
-    ends = (since + LATELY for known in reporting.values() for since in known.lost.values())
-    return min((end for end in ends if end > now), default=None)

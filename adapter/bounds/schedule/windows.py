@@ -214,10 +214,10 @@ def spans_of(window: Window, schedule: Schedule, start: int, end: int) -> list[A
         every: Iterable[ActiveSpan] = (times.span(zone),)
     else:
         every = times.spans(start, end, zone, schedule.excepted)
-    return [span for span in _joined(every) if span.end >= start and span.begin <= end]
+    return [span for span in joined(every) if span.end >= start and span.begin <= end]
 
 
-def _joined(spans: Iterable[ActiveSpan]) -> list[ActiveSpan]:
+def joined(spans: Iterable[ActiveSpan]) -> list[ActiveSpan]:
     """Return spans in their order, without empty ones; those that overlap or touch are one."""
     joined: list[ActiveSpan] = []
     for span in sorted(spans):

@@ -262,7 +262,7 @@ def read_boosted(native: hpa.HorizontalPodAutoscaler) -> BoostedHPA | None:
 
 
 def _digest(spec: hpa.HorizontalPodAutoscalerSpec, annotations: BoostAnnotations) -> str:
-    plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=hpa.encode_scalar), order="deterministic")
+    plain = msgspec.json.encode(hpa.to_plain(spec), order="deterministic")
     options = ((option, annotations.options[option.field]) for option in OPTIONS.values())
     written = " ".join("" if value is None else option.write(value) for option, value in options)
     values = repr(annotations[:2]) + written.rstrip()

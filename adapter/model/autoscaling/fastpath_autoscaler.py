@@ -111,12 +111,6 @@ class FastPathAutoscalerSpec(hpa.HorizontalPodAutoscalerSpec, frozen=True):
     removal_order: ScaleDown | None = msgspec.field(default=None, name="scaleDown")
 
 
-OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
-    len(hpa.HorizontalPodAutoscalerSpec.__struct_fields__) :
-]
-"""The fields of a spec that a HorizontalPodAutoscaler does not have, as they are written."""
-
-
 class PastChange(hpa.Struct, frozen=True):
     """A change of the target's replicas that policies count: by how many (down is negative), when."""
 
@@ -219,8 +213,8 @@ def status_to_plain(status: FastPathAutoscalerStatus) -> dict[str, Any]:
 
     An HPA leaves out a `currentReplicas` of 0. Here kubectl's column would be empty without it.
     """
-    plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=hpa.encode_scalar)
-    return {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas} | plain
+    counts = {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas}
+    return counts | hpa.to_plain(status)
 
 
 def from_hpa(autoscaler: hpa.HorizontalPodAutoscaler) -> FastPathAutoscaler:
@@ -240,12 +234,6 @@ def successor_metadata(meta: Metadata) -> Metadata:
 def is_of_one_kind(annotation: str) -> bool:
     """Whether an annotation does not apply to the successor of the other kind."""
     return annotation.startswith(_ANNOTATIONS_OF_THE_OTHER)
-
-
-def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
-    """Return it as mappings, lists and scalars, apiVersion and kind first; what is a default is left out."""
-    plain: dict[str, Any] = msgspec.to_builtins(autoscaler, enc_hook=hpa.encode_scalar)
-    return {"apiVersion": autoscaler.api_version, "kind": autoscaler.kind} | plain
 
 
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:

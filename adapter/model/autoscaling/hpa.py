@@ -284,6 +284,12 @@ def encode_scalar(value: Any) -> str:
     return writer(value)
 
 
+def to_plain(value: object) -> dict[str, Any]:
+    """Return a struct as mappings, lists and scalars; what is a default is left out."""
+    plain: dict[str, Any] = msgspec.to_builtins(value, enc_hook=encode_scalar, str_keys=True)
+    return plain
+
+
 _WRITERS: dict[type, Callable[[Any], str]] = {
     Instant: timestamps.write_instant,
     FineInstant: timestamps.write_fine_instant,

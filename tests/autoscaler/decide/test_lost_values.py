@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import lost_values
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.fallback import Absence
@@ -307,12 +306,10 @@ def test_a_clock_that_is_set_keeps_the_bound(story: SyncedScaler) -> None:
 
 
 def test_the_end_of_a_block_is_known(story: SyncedScaler) -> None:
-    assert lost_values.next_end(story.memory.history.reporting, NOW) is None
     story.at(1, LEFT)
-    reporting = story.memory.history.reporting
-    assert lost_values.next_end(reporting, NOW + SECOND) == NOW + SECOND + LATELY
-    assert lost_values.next_end(reporting, NOW + SECOND + LATELY) is None
-    assert deciders.next_boundary(story.spec, story.memory.history, NOW + SECOND) == NOW + SECOND + LATELY
+    history = story.memory.history
+    assert deciders.next_boundary(story.spec, history, NOW + SECOND) == NOW + SECOND + LATELY
+    assert deciders.next_boundary(story.spec, history, NOW + SECOND + LATELY) > NOW + SECOND + LATELY
 
 
 # -- properties ----------------------------------------------------------------------------------------------

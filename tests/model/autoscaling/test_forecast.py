@@ -14,7 +14,7 @@ from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.forecast import ANNOTATION, DAY, ForecastSettings, ForecastSpec
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, to_plain
 from fastpath_tools.convert import conversion
 from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, document, external_metric, hpa
@@ -196,7 +196,7 @@ def _document(**forecast: Any) -> dict[str, Any]:
 def test_the_field_of_an_autoscaler_that_may_go_to_zero() -> None:
     read = documents.read_document(_document(mode="Floor", holidays=["2026-12-25"]))
     assert read.spec.forecast == ForecastSpec("Floor", holidays=("2026-12-25",))
-    plain = fastpath_autoscaler.to_plain(read)
+    plain = to_plain(read)
     assert plain["spec"]["forecast"] == {"mode": "Floor", "holidays": ("2026-12-25",)}
     assert documents.read_document(_document()).spec.forecast == ForecastSpec()
 

@@ -17,8 +17,19 @@ from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.errors import InputError
 from adapter.model.autoscaling import documents, fastpath_autoscaler
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscalerStatus, PastChange
-from adapter.model.autoscaling.hpa import Condition, MetricStatus, MetricValueStatus, ResourceMetricStatus
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    API_VERSION,
+    KIND,
+    FastPathAutoscalerStatus,
+    PastChange,
+)
+from adapter.model.autoscaling.hpa import (
+    Condition,
+    MetricStatus,
+    MetricValueStatus,
+    ResourceMetricStatus,
+    to_plain,
+)
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
@@ -369,7 +380,7 @@ def test_a_status_is_taken_as_it_is_written() -> None:
         pending_capacity=(BacklogCredit("jobs", from_milli(1500), FineInstant(1_700_000_000_000_000_000)),),
     )
     autoscaler = replace(documents.read_document(document()), status=status)
-    written = json.loads(json.dumps(fastpath_autoscaler.to_plain(autoscaler)))
+    written = json.loads(json.dumps({"apiVersion": API_VERSION, "kind": KIND} | to_plain(autoscaler)))
     assert structural.verdict(written, SCHEMA) == []
     assert structural.pruned(written, SCHEMA)["status"] == written["status"]
     assert written["status"]["recentChanges"] == [{"change": -3, "time": "2023-11-14T22:13:20.500000007Z"}]

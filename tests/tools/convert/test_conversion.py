@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.autoscaling import documents
-from adapter.model.autoscaling.fastpath_autoscaler import OWN_FIELDS
 from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost import boost_patch as patch
 from fastpath_tools.boost.boost_patch import Wish
@@ -101,4 +100,4 @@ def test_there_and_back_is_where_it_began(metrics: list[Any], spec: dict[str, An
 def test_the_guide_names_each_field_that_goes_back_to_no_field() -> None:
     text = (ROOT / "docs" / "guides" / "fast-scaler.md").read_text()
     listed = text.partition("It leaves out ")[2].partition("and Fastpath's annotations")[0]
-    assert re.findall("`([a-zA-Z]+)`", listed) == list(OWN_FIELDS)
+    assert re.findall("`([a-zA-Z]+)`", listed) == list(conversion.OWN_FIELDS)

@@ -11,12 +11,12 @@ import yaml
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools.live import cluster_options, pod_patches
 from fastpath_tools.live.cluster_options import KubeconfigOptions
-from fastpath_tools.live.pod_patches import AdmissionPolicy, PolicyBinding, ScalerAccount
+from fastpath_tools.live.pod_patches import AdmissionPolicy, PolicyBinding, ServiceAccount
 from tests.support.answers import answers
 from tests.support.rendered import MANIFESTS
 
 FILE = MANIFESTS / "chart" / "files" / "policies" / "idle-scale-down" / "policy.yaml"
-ACCOUNT = ScalerAccount("fastpath", "fastpath-scaler")
+ACCOUNT = ServiceAccount("fastpath", "fastpath-scaler")
 NONE = "no ValidatingAdmissionPolicy of idle-scale-down is for this account"
 
 Spec = dict[str, Any]
@@ -32,7 +32,7 @@ def shipped() -> tuple[Spec, Spec]:
     return policy, binding
 
 
-def judge(account: ScalerAccount, policies: Sequence[Spec], bindings: Sequence[Spec]) -> str:
+def judge(account: ServiceAccount, policies: Sequence[Spec], bindings: Sequence[Spec]) -> str:
     return pod_patches.judge(
         account,
         [msgspec.convert(policy, AdmissionPolicy) for policy in policies],
@@ -50,11 +50,11 @@ def test_the_rules_are_those_of_the_manifest() -> None:
     ("account", "fault"),
     [
         (ACCOUNT, ""),
-        (ScalerAccount("fastpath", "fastpath"), NONE),
-        (ScalerAccount("shop", "fastpath-scaler"), NONE),
+        (ServiceAccount("fastpath", "fastpath"), NONE),
+        (ServiceAccount("shop", "fastpath-scaler"), NONE),
     ],
 )
-def test_whose_account_it_is(account: ScalerAccount, fault: str) -> None:
+def test_whose_account_it_is(account: ServiceAccount, fault: str) -> None:
     policy, binding = shipped()
     assert judge(account, [policy], [binding]) == fault
 
