@@ -7,6 +7,7 @@ reads, and `Turn` what concerns its turns.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -88,7 +89,7 @@ class KnownTarget(msgspec.Struct, frozen=True):
     """The ledger of the previous owner, until it is known whether the target is the same object."""
 
 
-class KnownBounds(msgspec.Struct, frozen=True):
+class KnownBounds(NamedTuple):
     """The bounds that hold. `AutoscalerState.follow_bounds` writes them."""
 
     now: Bounds = NO_BOUNDS
@@ -325,16 +326,17 @@ class AutoscalerState:
             try:
                 windows, until = schedules.bounds_of(self.key, time, lead)
             except NotSyncedError:
-                self.bounds = msgspec.structs.replace(before, until=None, lead=lead, led_since=led_since)
+                self.bounds = before._replace(until=None, lead=lead, led_since=led_since)
                 return False
         forecast = self._context.forecasts.bound_of(self.key)
         if windows.excess:
             target = self.subscriptions.find_target()
             windows = windows.holding(0 if isinstance(target, Unfound) else target.replicas)
         parts = windows, forecast.min if time < forecast.until else 0
-        bounds = before.now if parts == before.parts else windows.with_forecast(parts[1])
-        after = KnownBounds(bounds, parts, until, lead, led_since, forecast.readiness)
-        self.bounds = before if after == before else after
+        is_same = parts == before.parts
+        if not is_same or (until, lead, led_since, forecast.readiness) != before[2:]:
+            bounds = before.now if is_same else windows.with_forecast(parts[1])
+            self.bounds = KnownBounds(bounds, parts, until, lead, led_since, forecast.readiness)
         return True
 
     def constraints(self) -> Constraints | None:

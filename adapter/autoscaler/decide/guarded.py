@@ -181,8 +181,8 @@ def _run(
     """Decide within bounds, with all other guards."""
     current = observation.replicas
     sync = Sync.begin(spec, observation, memory.status, memory.history, now)
-    if (veto := _forbid(constraints)) is not None:
-        return _stand_back(sync, veto)
+    if constraints.rivals or constraints.mode == fastpath_autoscaler.PAUSED:
+        return _stand_back(sync, _forbid(constraints))
     _adjust(sync, spec.bounds, memory, constraints)
     if constraints.boost is None:
         _follow_alone(sync)
@@ -198,15 +198,13 @@ def _run(
     return sync
 
 
-def _forbid(constraints: Constraints) -> Veto | None:
-    """Return why no metric is evaluated, None if they are."""
+def _forbid(constraints: Constraints) -> Veto:
+    """Return why no metric is evaluated."""
     if constraints.mode == fastpath_autoscaler.PAUSED:
         text = "scaling is paused by spec.mode"
         return Veto("ScalingPaused", text, statuses.SCALING_ACTIVE, tells=True)
-    if constraints.rivals:
-        text = f"target is also scaled by {', '.join(constraints.rivals)}; not scaling"
-        return Veto(FOREIGN_AUTOSCALER, text, tells=True)
-    return None
+    text = f"target is also scaled by {', '.join(constraints.rivals)}; not scaling"
+    return Veto(FOREIGN_AUTOSCALER, text, tells=True)
 
 
 def _stand_back(sync: Sync, veto: Veto) -> Sync:
