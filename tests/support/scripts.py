@@ -1,7 +1,7 @@
 """Scripts: stories in a file, each with a title, lines of what happens, and below them what was said then."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,17 @@ class Scripts:
         lines = [line[2:] for line in self._texts[title].splitlines() if line.startswith("> ")]
         assert lines, f"{self._path}: nothing happens in the story {title}"
         return lines
+
+    async def play(self, title: str, script: object, config: pytest.Config) -> None:
+        """Have each line call the method of its first word, with the others, and check what is said."""
+        said: list[str] = []
+        for line in self.lines(title):
+            verb, *words = line.split(" ")
+            answer = getattr(script, verb.replace("-", "_"))(*words)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            said += [f"> {line}", *([answer] if isinstance(answer, str) else answer or [])]
+        self.check(title, said, config)
 
     def check(self, title: str, said: list[str], config: pytest.Config) -> None:
         """Compare what was said, the lines of what happens included; with `--update` write it."""
