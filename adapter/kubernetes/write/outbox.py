@@ -80,6 +80,8 @@ class _Entry(Generic[Value]):
     timer: asyncio.TimerHandle | None = None
     sending: asyncio.Task[None] | None = None
     is_ending: bool = False
+    is_over: bool = False
+    """It is not sent again, but keeps its key while it is sent, so that no newer value is overtaken."""
 
 
 class Outbox:
@@ -211,7 +213,9 @@ class Outlet(ABC, Generic[Value]):
         if entry is None:
             entry = self._entries[key] = _Entry(key, number, writer, value)
         else:
-            before, entry.value = entry.value, self.merge(entry.value, value)
+            before = entry.value
+            entry.value = value if entry.is_over else self.merge(before, value)
+            entry.is_over = False
             if entry.value is not before:
                 entry.tries, entry.retry_at = 0, _NOW
         self._plan(entry)
@@ -222,13 +226,16 @@ class Outlet(ABC, Generic[Value]):
         Return whether something was forgotten.
         """
         entry = self._entries.get(key)
-        if entry is None or (value is not None and (entry.value is not value or entry.sending is not None)):
+        if entry is None or entry.is_over:
             return False
-        self._remove(entry)
+        if value is not None and (entry.value is not value or entry.sending is not None):
+            return False
+        entry.is_over = True
+        self._plan(entry)
         return True
 
     def values(self) -> Iterator[Value]:
-        return (entry.value for entry in self._entries.values())
+        return (entry.value for entry in self._entries.values() if not entry.is_over)
 
     def count(self) -> int:
         """Return how many writes are due, are under way, or are to be tried again."""
@@ -241,7 +248,7 @@ class Outlet(ABC, Generic[Value]):
         if entry.sending is not None:
             return
         now = self.outbox.clock.monotonic()
-        due = self.due(entry.value, now)
+        due = None if entry.is_over else self.due(entry.value, now)
         if due is None or (entry.is_ending and due.at > now):
             self._remove(entry)
             if entry.is_ending:
@@ -273,8 +280,8 @@ class Outlet(ABC, Generic[Value]):
 
     def _remove(self, entry: _Entry[Value]) -> None:
         self._cancel(entry)
-        if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+        entry.is_over = True
+        del self._entries[entry.key]
         self._removed.set()
 
     # -- sending ---------------------------------------------------------------------------------------------
@@ -310,12 +317,12 @@ class Outlet(ABC, Generic[Value]):
 
     async def _send(self, entry: _Entry[Value]) -> None:
         value, pause = entry.value, 0.0
-        if self._entries.get(entry.key) is not entry:  # withdrawn before this task began
-            self._give_back()
-            self._drop(value)
-            return
         try:
-            await self.send(value, entry.writer)
+            if entry.is_over:  # withdrawn before this task began
+                self._give_back()
+                self._drop(value)
+            else:
+                await self.send(value, entry.writer)
         except Exception as error:  # noqa: BLE001 - whatever it is, other values are sent all the same
             pause = self._fail(entry, value, error)
         else:
@@ -333,7 +340,7 @@ class Outlet(ABC, Generic[Value]):
         defects, subject = self.outbox.defects, self.subject(value)
         if not isinstance(error, errors.KubernetesError | errors.NotLeadingError):
             defects.note(self.unexpected, error, subject)
-        if self._entries.get(entry.key) is not entry:
+        if entry.is_over:
             self._drop(value)
             return 0.0
         entry.tries += 1
@@ -356,7 +363,7 @@ class Outlet(ABC, Generic[Value]):
         for entry in self._of_slice(number):
             entry.is_ending = True
             with self.outbox.defects.contain(self.unexpected, self.subject(entry.value)):
-                if self.ends(entry.value):
+                if not entry.is_over and self.ends(entry.value):
                     self._plan(entry)
                     continue
             tasks += self._abort(entry)
