@@ -1,6 +1,5 @@
 """Events at the API server: their form, their counts, and what happens when they cannot be written."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.waiting import running, until
 from tests.support.writing import Desk, desk_on
 
+SLICE = slices.slice_of("default")
 WEB = Regarding("fastpath.io/v1alpha1", "FastPathAutoscaler", "default", "web", "uid-1", "42")
 
 
@@ -141,48 +141,50 @@ async def test_a_long_text_is_cut(office: EventOffice) -> None:
     assert office.events()[0]["message"] == "x" * 1024
 
 
-async def test_the_orderly_end_writes_what_is_recorded(cluster: Cluster, desk: Desk) -> None:
-    office = EventOffice(desk)
-    cluster.delay(0.1, "create", "events")
-    async with running(desk.outbox.run()):
-        office.say("one")
-        office.say("two")
-        await until(lambda: desk.asked("create", "events"))
-        await desk.outbox.drain(slices.slice_of("default"), 1.0)
-    assert max((event["message"], event["count"]) for event in office.events()) == ("two", 1)
-    assert {event["message"] for event in office.events()} == {"one", "two"}
+async def test_a_term_ends_with_what_is_recorded(office: EventOffice) -> None:
+    office.desk.cluster.delay(0.1, "create", "events")
+    office.say("one")
+    office.say("two")
+    await office.desk.outbox.drain(SLICE, 1.0)
+    assert {(event["message"], event["count"]) for event in office.events()} == {("one", 1), ("two", 1)}
 
 
-async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
-    office = EventOffice(desk)
-    cluster.fail(503, "create", "events", 100)
-    async with running(desk.outbox.run()), asyncio.timeout(0.5):
-        office.say("one")
-        await until(desk.faults.active)
-        cluster.delay(10, "create", "events")
-        office.say("two")
-        await desk.outbox.drain(slices.slice_of("default"), 0.05)
+async def test_what_a_term_could_not_write_is_lost_and_no_fault_after_it(office: EventOffice) -> None:
+    office.desk.cluster.fail(503, "create", "events", 100)
+    office.say("one")
+    office.say("two")
+    await until(office.desk.faults.active)
+    await office.desk.outbox.drain(SLICE, 0.05)
     assert office.dropped("fenced") == 2
-    assert not desk.faults.active(), "with the term its faults are over"
+    assert not office.desk.faults.active()
 
 
-@pytest.mark.parametrize("broken", ["_document", "Correlator.correlate"])
-async def test_an_event_with_a_defect_is_dropped_and_the_next_one_written(
-    office: EventOffice, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    owner, _, name = f"events.{broken}".rpartition(".")
-    place = events if owner == "events" else events.Correlator
-    works = getattr(place, name)
+async def test_an_event_with_a_defect_is_lost(office: EventOffice) -> None:
+    office.say("\ud800")  # it cannot be encoded
+    office.say("good")
+    await until(office.events)
+    assert [event["message"] for event in office.events()] == ["good"]
+    assert office.dropped("unexpected") == 1
 
-    def breaks(*given: Any) -> Any:
-        if given[-1].message == "bad":
-            raise ZeroDivisionError
-        return works(*given)
 
-    monkeypatch.setattr(place, name, breaks)
-    for message in ("bad", "good", "bad", "better"):
-        office.say(message, about=WEB)
-    await until(lambda: len(office.events()) == 2)
-    assert {event["message"] for event in office.events()} == {"good", "better"}
-    assert office.dropped("unexpected") == 2
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+async def test_of_too_many_the_largest_namespace_loses_its_latest(desk: Desk) -> None:
+    office = EventOffice(desk)
+    for number in range(events.QUEUED):
+        office.say(str(number))
+    office.say("other", about=WEB._replace(namespace="other"))
+    office.say("late")
+    assert desk.sample("fastpath_write_queue_length", type="event") == events.QUEUED
+    assert office.dropped("queue") == 2
+    latest = [each.waiting[-1].message for each in office.recorder.values()]
+    assert latest == [str(events.QUEUED - 2), "other"]
+
+
+async def test_a_slice_that_comes_back_goes_on_with_the_counts(office: EventOffice) -> None:
+    office.say("again")
+    await until(office.events)
+    await office.desk.outbox.drain(SLICE)
+    office.say("again")
+    assert office.dropped("fenced") == 1
+    office.desk.outbox.begin(SLICE, office.desk.writer)
+    office.say("again")
+    await until(lambda: office.events()[0]["count"] == 2)

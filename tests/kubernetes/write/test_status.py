@@ -2,7 +2,7 @@
 
 `scripts/statuses-in-time` has stories in fake time, where each write takes a tenth of a second, and
 `scripts/statuses` stories on a cluster. After `> ` something happens: `submit NAME FIELD=VALUE ...` with
-what the autoscaler has as `seen`, `in` a namespace, of another `uid` or `version`, and what other verbs say.
+what the autoscaler has as `seen`, of another `uid` or `version`, and what other verbs say.
 Below it is what is known then. `scripts/test tests/kubernetes/write --update` writes it.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,9 +72,7 @@ def test_what_may_not_wait(wanted: HorizontalPodAutoscalerStatus, *, urgent: boo
 
 def fields_of(words: Sequence[str]) -> tuple[dict[str, str], HorizontalPodAutoscalerStatus]:
     """Return the options and the status that words say."""
-    options = {
-        key: value for key, value in itertools.pairwise(words) if key in {"in", "seen", "uid", "version"}
-    }
+    options = {key: value for key, value in itertools.pairwise(words) if key in {"seen", "uid", "version"}}
     names = {
         "desired": "desired_replicas",
         "current": "current_replicas",
@@ -90,20 +88,14 @@ class Queue:
     def __init__(self) -> None:
         self.paths: list[str] = []
         self._failing = 0
-        self._given_back = 0
-        self._granted: Callable[[], object] = lambda: None
         self.running = contextlib.AsyncExitStack()
         clock, monitoring = LoopClock(), Monitoring()
-        problems, itself = ProblemLog(monitoring, clock), cast("Any", self)
-        self.outbox = open_outbox(itself, problems, clock, monitoring, itself)
-        self.writer = StatusOutlet(self.outbox, clock, problems)
+        self._problems, itself = ProblemLog(monitoring, clock), cast("Any", self)
+        self.outbox = open_outbox(itself, self._problems, clock, monitoring, itself)
+        self.writer = StatusOutlet(self.outbox, clock, self._problems)
 
     async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
-        self._granted()
-
-    def give_back(self) -> None:
-        self._given_back += 1
 
     async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
         await asyncio.sleep(0.05)
@@ -115,30 +107,14 @@ class Queue:
     def submit(self, name: str, *words: str) -> None:
         options, status = fields_of(words)
         seen = fields_of([options["seen"]])[1] if "seen" in options else CALM
-        update = StatusUpdate(options.get("in", "default"), name, "uid", name, "1", status, dict)
+        update = StatusUpdate("default", name, "uid", name, "1", status, dict)
         self.writer.put(update, seen)
-
-    def crowd(self, count: str, field: str) -> None:
-        for number in range(int(count)):
-            self.submit(f"web{number}", field, "in", "greedy")
 
     def failures(self, count: str) -> None:
         self._failing = int(count)
 
     def forget(self, name: str) -> None:
         self.writer.forget("default", name)
-
-    def forget_granted(self, name: str, turns: str) -> None:
-        """Forget one as soon as its turn has come, so many turns of the loop later."""
-
-        def forget() -> None:
-            self._granted = lambda: None
-            if turns == "1":
-                asyncio.get_running_loop().call_soon(self.forget, name)
-            else:
-                self.forget(name)
-
-        self._granted = forget
 
     async def run(self) -> None:
         await self.running.enter_async_context(running(self.outbox.run()))
@@ -147,26 +123,17 @@ class Queue:
     async def sleep(seconds: str) -> None:
         await asyncio.sleep(float(seconds))
 
+    async def drain(self) -> None:
+        await self.outbox.drain(SLICE)
+
+    def problems(self) -> str:
+        return ", ".join(" ".join(key) for key in self._problems.active()) or "none"
+
     def written(self) -> str:
-        back = f", {self._given_back} given back" * bool(self._given_back)
-        return f"{' '.join(sorted(self.paths)) or 'nothing'}{back}"
+        return " ".join(sorted(self.paths)) or "nothing"
 
     def first(self) -> str:
         return self.paths[0]
-
-    def is_among(self, name: str, most: str) -> str:
-        return "yes" if name in self.paths[: int(most)] else f"no: {self.paths}"
-
-
-async def play(script: object, scripts: Scripts, title: str, config: pytest.Config) -> None:
-    said: list[str] = []
-    for line in scripts.lines(title):
-        verb, *words = line.split(" ")
-        answer = getattr(script, verb.replace("-", "_"))(*words)
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        said += [f"> {line}", *([answer] if answer is not None else [])]
-    scripts.check(title, said, config)
 
 
 IN_TIME = Scripts(FOLDER / "statuses-in-time")
@@ -177,7 +144,7 @@ IN_TIME = Scripts(FOLDER / "statuses-in-time")
 async def test_script_in_time(title: str, pytestconfig: pytest.Config) -> None:
     queue = Queue()
     async with queue.running:
-        await play(queue, IN_TIME, title, pytestconfig)
+        await IN_TIME.play(title, queue, pytestconfig)
 
 
 # --- at the cluster -----------------------------------------------------------------------------------------
@@ -258,6 +225,9 @@ class OfficeScript:
     def fail(self, code: str, times: str) -> None:
         self._cluster.fail(int(code), "patch", "horizontalpodautoscalers/status", int(times))
 
+    def forbid(self, verb: str) -> None:
+        self._cluster.forbid(verb, "horizontalpodautoscalers/status")
+
     def gate(self, passes: str) -> None:
         self._office.desk.gate.passes = None if passes == "open" else int(passes)
 
@@ -314,75 +284,4 @@ AT_THE_CLUSTER = Scripts(FOLDER / "statuses")
 
 @pytest.mark.parametrize("title", AT_THE_CLUSTER.titles)
 async def test_script(title: str, office: StatusOffice, pytestconfig: pytest.Config) -> None:
-    await play(OfficeScript(office), AT_THE_CLUSTER, title, pytestconfig)
-
-
-async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: StatusOffice) -> None:
-    office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 100)
-    office.put(change(desired_replicas=3))
-    await until(office.desk.faults.active)
-    office.desk.cluster.delay(0.1, "patch")
-    asked = len(office.patches)
-    await until(lambda: len(office.patches) > asked)
-    office.writer.forget("default", "web")  # while a write of it is under way
-    failed = office.desk.writes("status", "failed")
-    await until(lambda: office.desk.writes("status", "failed") > failed)
-    await asyncio.sleep(0)
-    assert not office.desk.faults.active()
-
-
-async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Desk) -> None:
-    office = StatusOffice(desk)
-    office.make("web", "api")
-    cluster.delay(0.1, "patch")
-    async with running(office.desk.outbox.run()):
-        office.put(change(desired_replicas=3))
-        office.put(change(observed_generation=3), "api")
-        await until(lambda: office.patches)
-        await desk.outbox.drain(SLICE, 1.0)
-    await until(office.status)
-    assert office.status()["desiredReplicas"] == 3
-    assert office.status("api") is None
-
-
-async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
-    office = StatusOffice(desk)
-    office.make("web")
-    cluster.delay(10, "patch")
-    office.put(change(desired_replicas=3))
-    async with running(desk.outbox.run()), asyncio.timeout(0.5):
-        await desk.outbox.drain(SLICE, 0.05)
-
-
-async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -> None:
-    office = StatusOffice(desk)
-    office.make("web")
-    cluster.fail(409, "patch", "horizontalpodautoscalers/status")
-    cluster.forbid("get", "horizontalpodautoscalers/status")
-    office.put(change(desired_replicas=3))
-    async with running(desk.outbox.run()):
-        await desk.outbox.drain(SLICE, 0.2)
-    assert [error.status for error in office.failed[:1]] == [403]
-    assert not office.desk.faults.active(), "with the term its faults are over"
-
-
-async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
-    office: StatusOffice, caplog: pytest.LogCaptureFixture
-) -> None:
-    def breaks() -> Any:
-        raise ZeroDivisionError
-
-    metadata = office.desk.cluster.get("hpa", "api")["metadata"]
-    update = StatusUpdate(
-        "default", "api", metadata["uid"], PATH.format("api"), "", change(current_replicas=9), breaks
-    )
-    office.writer.put(update, CALM)
-    await until(lambda: caplog.records)
-    office.put(change(current_replicas=3))
-    await until(office.status)
-    await until(lambda: office.desk.sample("fastpath_scaler_unexpected_errors_total") > 2)  # it is retried
-    assert [record.message for record in caplog.records] == [
-        "unexpected error while writing the status of an autoscaler"
-    ]
-    office.put(change(current_replicas=4), "api")
-    await until(lambda: office.status("api"))
+    await AT_THE_CLUSTER.play(title, OfficeScript(office), pytestconfig)
