@@ -123,12 +123,6 @@ async def test_an_owner_that_dies_loses_a_period_at_most(store: Store, process: 
     assert store.texts(NAME) == {"a": "1"}
 
 
-async def test_each_slice_has_its_own(store: Store, process: NotesProcess) -> None:
-    async with process.owning(Owner(a="1"), number=7):
-        await asyncio.sleep(1)
-    assert list(store.objects) == ["notes-slice-07"]
-
-
 async def test_what_no_autoscaler_has_is_kept_for_some_periods(store: Store, process: NotesProcess) -> None:
     """A boosted HPA is found later."""
     store.post(config_map(gone="1"))
@@ -210,30 +204,6 @@ async def test_without_the_lease_nothing_is_written(store: Store, process: Notes
     assert store.objects == {}
 
 
-async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(process: NotesProcess) -> None:
-    async with process.owning(Owner(a="1")):
-        await asyncio.sleep(1)
-        process.line.delay = lambda: 3.0
-        began = process.clock.monotonic()
-    assert process.clock.monotonic() - began == pytest.approx(0.5)
-
-
-async def test_a_former_owner_cannot_replace_what_a_new_one_has_stored(
-    store: Store, process: NotesProcess
-) -> None:
-    owner = Owner(a="1")
-    async with process.owning(owner):
-        await asyncio.sleep(PERIOD + 1)
-        process.gate.passes = 2  # the fence closes before the first byte
-        owner.texts["a"] = "2"
-        new = Owner(a="3")
-        async with NotesProcess(store).owning(new):
-            await asyncio.sleep(1)
-            new.inherited.clear()
-        await asyncio.sleep(PERIOD)
-    assert store.texts(NAME) == {"a": "3"}
-
-
 async def test_the_first_entries_have_room(store: Store, process: NotesProcess) -> None:
     most = "1" * (LIMIT - 1)
     async with process.owning(Owner(a=most, b="1" * (LIMIT + 1), c=most, d="1")):
@@ -252,15 +222,3 @@ async def test_a_defect_in_one_entry_keeps_no_other_from_being_stored(
         await asyncio.sleep(PERIOD + 1)
         assert store.texts(NAME) == {"a": "1"}
     assert {record.levelname for record in caplog.records} == {"ERROR"}
-
-
-async def test_a_pass_that_ends_in_a_defect_is_repeated(store: Store, process: NotesProcess) -> None:
-    owner = Owner(a="1")
-    texts = owner.texts
-    async with process.owning(owner):
-        owner.texts = None  # type: ignore[assignment]  # a defect
-        await asyncio.sleep(2 * PERIOD)
-        assert store.objects == {}
-        owner.texts = texts
-        await asyncio.sleep(PERIOD)
-        assert store.texts(NAME) == {"a": "1"}
