@@ -18,8 +18,8 @@ import statistics
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
@@ -31,7 +31,7 @@ from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.config.options import PrometheusOptions
-from adapter.forecast.service import MEMORY_BYTES, ForecastService
+from adapter.forecast.service import CPU_SECONDS, MEMORY_BYTES, ForecastService
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -45,6 +45,7 @@ from fastpath_forecast.worker import MOST_SAMPLES
 from tests.support.controller import HandClock, NoForecasts
 
 _METRIC = documents.pods_metric("requests_per_second", "20")
+_QUERIES = (HistoryQuery("requests_per_second", "sum(requests)"),)
 _NOW = 19_700 * DAY
 
 _VALUE = 20_400
@@ -116,7 +117,7 @@ class _Worker:
 
 
 def _controller(clock: HandClock, world: tick.World, forecasts: Forecasts, count: int) -> Controller:
-    controller = tick.open_controller(clock, world, forecasts)
+    controller = tick.open_controller(clock, world, forecasts, Monitoring())
     is_forecast = not isinstance(forecasts, NoForecasts)
     if isinstance(forecasts, ForecastBook):
         forecasts.controller = controller
@@ -131,7 +132,7 @@ def _controller(clock: HandClock, world: tick.World, forecasts: Forecasts, count
 async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str, float]:
     clock = HandClock()
     clock.seconds += -(clock.wall() % HOUR) + HOUR + 120  # two minutes after the hour
-    world = tick.World(clock, pods, _VALUE)
+    world = tick.World(pods, _VALUE)
     book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring())
     controllers = [_controller(clock, world, each, count) for each in (NoForecasts(), NoForecasts(), book)]
     plain, again, forecasting = controllers
@@ -163,9 +164,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
         clock.seconds += 1.0
         first = number % len(controllers)
         for each in controllers[first:] + controllers[:first]:
-            start = time.process_time()
-            await each.loop.tick()
-            times[each].append(time.process_time() - start)
+            times[each].append(await tick.decide_all(each))
     acting = sum(_has_floor(forecasting, key) for key in forecasting.names())
     assert acting == count, f"{acting} of {count} have a floor"
     steps, waits = [], []
@@ -253,47 +252,46 @@ def _prometheus() -> Iterator[str]:
             thread.join()
 
 
+@asynccontextmanager
+async def _forecasts(cpu_seconds: float = CPU_SECONDS) -> AsyncIterator[ForecastService]:
+    """Run the process of forecasts, which gets its history over HTTP."""
+    clock = HandClock()
+    problems = ProblemLog(Monitoring(), clock)
+    with _prometheus() as url:
+        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
+        service = ForecastService(origin, problems, cpu_seconds)
+        yield service
+        await service.close()
+
+
 async def _largest(cpu_seconds: float) -> float:
     """Return the most memory of the process in MiB, with the job that takes most and no other history.
 
     That is the one with the most pods. The most values, of 50 metrics with 12 days, take less.
     """
-    clock = HandClock()
-    problems = ProblemLog(Monitoring(), clock)
     document = tick.autoscaler(0, MOST_SAMPLES, _METRIC)
     document["spec"]["maxReplicas"] = MOST_SAMPLES
     document["spec"]["metrics"][0]["pods"]["target"]["averageValue"] = "2m"
     autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-    queries = (HistoryQuery("requests_per_second", "sum(requests)"),)
     settings = ForecastSettings(FLOOR, 35 * DAY)
-    with _prometheus() as url:
-        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
-        process = ForecastService(origin, problems, cpu_seconds=cpu_seconds)
-        answer = await process.run(
-            ForecastJob("shop/web", autoscaler, "fast", settings, (60,), queries, _NOW)
-        )
+    async with _forecasts(cpu_seconds) as service:
+        job = ForecastJob("shop/web", autoscaler, "fast", settings, (60,), _QUERIES, _NOW)
+        answer = await service.run(job)
         assert answer.reason == TOO_MUCH_WORK, answer.problem
-        peak = memory_of(process.pid, "VmHWM")
-        await process.close()
-    return peak
+        return memory_of(service.pid, "VmHWM")
 
 
 async def _jobs(count: int, days: int) -> dict[str, float]:
-    clock = HandClock()
-    problems = ProblemLog(Monitoring(), clock)
     document = tick.autoscaler(0, 60, _METRIC)
     autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
     settings = ForecastSettings(FLOOR, days * DAY)
-    queries = (HistoryQuery("requests_per_second", "sum(requests)"),)
-    with _prometheus() as url:
-        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
-        service = ForecastService(origin, problems)
+    async with _forecasts() as service:
 
         async def run(name: str, now: int, before: ForecastAnswer | None = None) -> ForecastAnswer:
             verdict, limits = (None, None) if before is None else (before.verdict, before.limits)
             judges = before is None
             job = ForecastJob(
-                name, autoscaler, "fast", settings, (60,), queries, now, None, verdict, limits, judges
+                name, autoscaler, "fast", settings, (60,), _QUERIES, now, None, verdict, limits, judges
             )
             answer = await service.run(job)
             assert not answer.problem, answer.problem
@@ -310,7 +308,6 @@ async def _jobs(count: int, days: int) -> dict[str, float]:
         for name in names:
             await run(name, _NOW + HOUR, first)
         plan_cpu = processor_seconds(pid) - read_cpu
-        await service.close()
     return {
         "process_peak_mib": peak,
         "history_kib": 1024 * kept / count,

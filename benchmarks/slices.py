@@ -28,11 +28,10 @@ from aiohttp import web
 
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource
 from adapter.autoscaler.changes import Changes
-from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
+from adapter.autoscaler.decide.observation import PodsReading, Reading
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.registry import AutoscalerRegistry, Controller
-from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.compose.clock import SystemClock
 from adapter.errors import NotSyncedError
 from adapter.garbage import ShortCollections
@@ -46,7 +45,6 @@ from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
-from adapter.model.clock import DecisionClock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import bare, common, documents, tick
@@ -208,24 +206,18 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     clock, monitoring, scope = SystemClock(), Monitoring(), SliceScope()
     problems = ProblemLog(monitoring, clock)
     ticking = HandClock()
-    world: Any = _World(ticking, _PODS, 0)
+    world: Any = _World(_PODS, 0)
     unused: Any = _Catalogue()
     client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
     watching = ReflectorContext(client, clock, monitoring, problems, random.random, scope=scope)
-    pods, targets, rivals = (
-        PodCache(watching),
-        ScaleTargets(watching, unused),
-        ScaleConflicts(watching),
-    )
+    pods, targets, rivals = PodCache(watching), ScaleTargets(watching, unused), ScaleConflicts(watching)
     scrapes: Any = _Scrapes()
     changes = Changes()
     registry = AutoscalerRegistry(rivals, scrapes, changes)
     source = AutoscalerSource(registry, problems, watching)
-    settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
-    context = AutoscalerContext(
-        followers, rivals, world, settings, DecisionClock(ticking), changes, NoForecasts()
-    )
-    registry.controller = controller = tick.begin_all(context, world, ticking, monitoring, numbers)
+    caches = {"followers": TargetFollowers(targets, pods), "rivals": rivals, "changes": changes}
+    controller = tick.open_controller(ticking, world, NoForecasts(), monitoring, numbers, **caches)
+    registry.controller = controller
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:
         used = time.process_time()
@@ -237,7 +229,8 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
             await source.put_all(number)
         count = len(tuple(controller.names()))
         while not _is_decided(controller):
-            await _round(controller, ticking)
+            ticking.seconds += 1.0
+            await controller.loop.tick()
             await asyncio.sleep(0.1)
         figures = {
             "list_cpu_seconds": time.process_time() - used,
@@ -246,21 +239,15 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
         }
         figures["event_cpu_microseconds"] = await _follow_events(client, monitoring)
         gc.collect()
-        figures["round_seconds"] = statistics.median(
-            [await _round(controller, ticking) for _ in range(_ROUNDS)]
-        )
+        rounds = []
+        for _ in range(_ROUNDS):
+            ticking.seconds += 1.0
+            rounds.append(await tick.decide_all(controller))
+        figures["round_seconds"] = statistics.median(rounds)
         figures |= {"memory_mib": memory_of(os.getpid()), "peak_mib": memory_of(os.getpid(), "VmHWM")}
         for task in tasks:
             task.cancel()
     return figures
-
-
-async def _round(controller: Controller, clock: HandClock) -> float:
-    """Decide all autoscalers once; return the processor seconds."""
-    clock.seconds += 1.0
-    used = time.process_time()
-    await controller.loop.tick()
-    return time.process_time() - used
 
 
 async def _follow_events(client: KubernetesClient, monitoring: Monitoring) -> float:

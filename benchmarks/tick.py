@@ -21,7 +21,6 @@ from typing import Any, cast
 
 import msgspec
 
-from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide.decision import Event
@@ -63,8 +62,7 @@ _SAMPLE_AGE = 0.5
 class World:
     """Filled caches: targets, pods by selector, values by pod."""
 
-    def __init__(self, clock: HandClock, pods: int, value: int) -> None:
-        self.clock = clock
+    def __init__(self, pods: int, value: int) -> None:
         self.pods = pods
         self.value = value
         containers = (Container("app", ResourceRequirements({"cpu": read("500m")})),)
@@ -75,7 +73,7 @@ class World:
             "ready": "True",
             "ready_since": started + 1_000_000_000,
         }
-        self.statuses = self.events = self.writes = 0
+        self.writes = 0
         self._sources: list[_Source] = []
 
     def set_value(self, value: int) -> None:
@@ -86,7 +84,9 @@ class World:
 
     # targets
 
-    def follow_target(self, reference: CrossVersionObjectReference) -> "_Followed":
+    def follow(
+        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+    ) -> "_Followed":
         path = f"/apis/apps/v1/namespaces/default/deployments/{reference.name}/scale"
         return _Followed(ScaleTarget(self.pods, self.pods, f"app={reference.name}", "1", "fastpath", path))
 
@@ -114,9 +114,6 @@ class World:
         self.writes += 1
         raise KubernetesError(403, "Forbidden", "nothing is written here")
 
-    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
-        raise KubernetesError(403, "Forbidden", "nothing is read here")
-
     def status(
         self,
         autoscaler: FastPathAutoscaler,
@@ -125,10 +122,10 @@ class World:
         credited: tuple[BacklogCredit, ...] = (),
         limited_by: str = "",
     ) -> None:
-        self.statuses += 1
+        pass
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        self.events += 1
+        pass
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         pass
@@ -143,16 +140,6 @@ class _Followed:
 
     def close(self) -> None:
         pass
-
-
-class Targets:
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def follow(
-        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
-    ) -> _Followed:
-        return self._world.follow_target(reference)
 
 
 class _Following:
@@ -261,36 +248,38 @@ def autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, A
     return document
 
 
-def open_controller(clock: HandClock, world: World, forecasts: Forecasts) -> Controller:
-    """Return a controller of all slices. Nothing is boosted, and no pod has a deletion cost."""
-    context = AutoscalerContext(
-        TargetFollowers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls
-        world,  # type: ignore[arg-type]  # all that a tick calls
-        world,  # type: ignore[arg-type]  # sources that are full
-        Settings(scale_to_zero=True, strict=True),
-        DecisionClock(clock),
-        Changes(),
-        forecasts,
-    )
-    return begin_all(context, world, clock, Monitoring(), range(slices.COUNT))
-
-
-def begin_all(
-    context: AutoscalerContext,
-    world: World,
+def open_controller(
     clock: HandClock,
+    world: World,
+    forecasts: Forecasts,
     monitoring: Monitoring,
-    numbers: Sequence[int],
+    numbers: Sequence[int] = range(slices.COUNT),
+    **caches: Any,
 ) -> Controller:
-    """Return a controller of some slices, whose writes go to the world."""
+    """Return a controller of some slices whose writes go to the world, and what `caches` lack comes from it.
+
+    Nothing is boosted, and no pod has a deletion cost.
+    """
+    hand: Any = world  # all that a tick calls
+    full = {"followers": TargetFollowers(hand, Pods(world)), "rivals": hand, "changes": Changes()}  # type: ignore[arg-type]  # pods that are full
+    settings = Settings(scale_to_zero=True, strict=True)
+    context = AutoscalerContext(
+        sources=hand, settings=settings, clock=DecisionClock(clock), forecasts=forecasts, **full | caches
+    )
     limiter, unused = WriteRateLimiter(1_000.0, clock, monitoring), cast("Any", None)
     outbox = Outbox(limiter, clock, monitoring, Defects(monitoring))
-    actuator = cast("Actuator", world)  # all that a controller calls
-    costs = CostKeeper(outbox, actuator, clock)
-    controller = Controller(context, actuator, monitoring, Journal(), random=lambda: 0.0, costs=costs)
+    costs = CostKeeper(outbox, hand, clock)
+    controller = Controller(context, hand, monitoring, Journal(), random=lambda: 0.0, costs=costs)
     for number in numbers:
         controller.begin(number, unused)
     return controller
+
+
+async def decide_all(controller: Controller) -> float:
+    """Decide what is due; return the processor seconds."""
+    start = time.process_time()
+    await controller.loop.tick()
+    return time.process_time() - start
 
 
 def close(controller: Controller) -> None:
@@ -303,8 +292,8 @@ async def _tick(
 ) -> float:
     """Return the seconds of each tick after the first; between two, values change by `change` at most."""
     clock = HandClock()
-    world = World(clock, pods, value)
-    controller = open_controller(clock, world, NoForecasts())
+    world = World(pods, value)
+    controller = open_controller(clock, world, NoForecasts(), Monitoring())
     for number in range(count):
         controller.put(
             msgspec.convert(autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
@@ -317,9 +306,7 @@ async def _tick(
         clock.seconds += 1.0
         if change:
             world.set_value(value + number % change + 1)
-        start = time.process_time()
-        await controller.loop.tick()
-        seconds += time.process_time() - start
+        seconds += await decide_all(controller)
     decided = sum(
         state.last is not None and state.last.time == controller.loop.clock.time_of_day()
         for key in controller.names()
