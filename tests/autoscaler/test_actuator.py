@@ -1,6 +1,4 @@
-"""What is decided reaches the API server: Scales, statuses and events of an autoscaler of the cluster; of one
-in a file, Scales.
-"""
+"""What is decided reaches the API server as a status and events of the autoscaler."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +12,6 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide.decision import Event
-from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventOutlet
 from adapter.kubernetes.write.status import StatusOutlet
@@ -23,13 +20,11 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Pa
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
 from adapter.model.timestamps import FineInstant, read_instant
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import running, until
 from tests.support.writing import Desk, desk_on
 
 CRD = Path(__file__).parents[2] / "manifests/chart/files/crd/fastpathautoscalers.yaml"
-PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")
 
 
@@ -45,7 +40,6 @@ class ActuatorOnCluster:
         self.actuator = Actuator(desk.outbox, statuses, events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)
-        self.cluster.create(deployment("web", "default", 2))
         reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
         self.cluster.create(
             {
@@ -60,14 +54,6 @@ class ActuatorOnCluster:
     def autoscaler(self) -> FastPathAutoscaler:
         found = decode_object(msgspec.json.encode(self.cluster.get("FastPathAutoscaler", "web", "default")))
         assert isinstance(found, FastPathAutoscaler)
-        return found
-
-    def target(self, version: str = "") -> ScaleTarget:
-        version = version or self.cluster.get("Deployment", "web", "default")["metadata"]["resourceVersion"]
-        return ScaleTarget(2, 2, "app=web", version, "", PATH)
-
-    def replicas(self) -> int:
-        found: int = self.cluster.get("Deployment", "web", "default")["spec"]["replicas"]
         return found
 
     def status(self) -> dict[str, Any]:
@@ -91,16 +77,6 @@ def status(desired: int) -> HorizontalPodAutoscalerStatus:
         "conditions": [{"type": "AbleToScale", "status": "True", "reason": "SucceededRescale"}],
     }
     return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
-
-
-async def test_a_scale(world: ActuatorOnCluster) -> None:
-    target = world.target()
-    await world.actuator.acquire(target)
-    version = await world.actuator.put_scale(target, 5)
-
-    assert (world.replicas(), version) == (5, world.target().resource_version)
-    scale = await world.actuator.get_scale(target)
-    assert (scale.replicas, scale.selector, scale.resource_version) == (5, "app=web", version)
 
 
 async def test_a_status_with_what_policies_count(world: ActuatorOnCluster) -> None:
@@ -191,14 +167,3 @@ async def test_events_are_about_the_object(world: ActuatorOnCluster) -> None:
         world.autoscaler.metadata.uid,
     )
     assert (event["type"], event["reason"], event["message"]) == RAISED
-
-
-async def test_of_what_is_gone_nothing_is_written(world: ActuatorOnCluster) -> None:
-    world.desk.gate.passes = 0
-    autoscaler = world.autoscaler
-    world.actuator.status(autoscaler, status(5), ())
-    world.actuator.forget(autoscaler)
-    world.desk.gate.passes = None
-    await asyncio.sleep(0.4)
-
-    assert world.status() == {}

@@ -45,11 +45,7 @@ class Notes(TermStore):
         self._owner, self._due = owner, SendTime(-math.inf)
 
     async def inherit(self, texts: Mapping[str, str]) -> None:
-        for uid, text in texts.items():
-            if text == "corrupt":
-                self.report(uid, "not a note")
-            else:
-                self._owner.inherited[uid] = text
+        self._owner.inherited.update(texts)
 
     def is_unclaimed(self, uid: str) -> bool:
         return uid in self._owner.inherited
@@ -154,15 +150,6 @@ async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: Not
         await asyncio.sleep(PERIOD)
         assert "lacks the label" in process.reported()
     assert store.texts(NAME) == {"a": "1"}
-
-
-async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: NotesProcess) -> None:
-    store.post(config_map(a="corrupt", b="2"))
-    owner = Owner()
-    async with process.owning(owner):
-        await asyncio.sleep(1)
-        assert process.reported() == f"ConfigMap fastpath/{NAME}, a: not a note"
-        assert owner.inherited == {"b": "2"}
 
 
 async def test_what_was_not_read_is_not_replaced(store: Store, process: NotesProcess) -> None:

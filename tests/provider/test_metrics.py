@@ -51,7 +51,6 @@ UNREACHABLE = PrometheusError("unreachable", "cannot connect")
 UNFETCHED = "Internal error occurred: unable to fetch metrics"
 SINCE = r": Prometheus does not answer since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 UNLISTED = "Internal error occurred: unable to list matching resources"
-UNKNOWN = "the server could not find the metric hits for pods"
 PODS, POD = "/namespaces/web/pods/*/hits", "/namespaces/web/pods/a/hits"
 NOTHING = vector()
 

@@ -9,9 +9,6 @@ from adapter.rules.registry import Registry, SeriesMemory
 from tests.support.world import compile_text
 
 PODS = GroupResource("", "pods")
-SERVICES = GroupResource("", "services")
-NODES = GroupResource("", "nodes")
-WIDGETS = GroupResource("example.com", "widgets")
 
 
 def info(name: str, *labels: str, count: int = 1) -> SeriesInfo:

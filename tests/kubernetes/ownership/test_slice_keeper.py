@@ -111,15 +111,6 @@ def test_work_that_ends_by_itself_begins_again(world: SliceWorld) -> None:
     assert ends.count(6) == 1
 
 
-# --- writes that go wrong -----------------------------------------------------------------------------------
-
-
-# --- Leases that a person changes ---------------------------------------------------------------------------
-
-
-CHANGED = "the Lease of a slice was changed or deleted, not by its owner"
-
-
 # --- the view -----------------------------------------------------------------------------------------------
 
 

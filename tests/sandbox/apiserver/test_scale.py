@@ -11,8 +11,6 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 JSON = dict[str, Any]
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/web"
 AUTOSCALERS = "/apis/fastpath.io/v1alpha1/namespaces/default/fastpathautoscalers"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-EVENTS = "/api/v1/namespaces/default/events"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 

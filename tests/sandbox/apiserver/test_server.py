@@ -15,13 +15,10 @@ from fastpath_sandbox.apiserver.status import StatusFailure
 from tests.support.tls import Authority
 
 PARTIAL_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 JSON = dict[str, Any]
-NO_METHOD = "the server does not allow this method on the requested resource"
 
 
 def pod(name: str, namespace: str = "default", **labels: str) -> JSON:

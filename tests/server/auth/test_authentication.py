@@ -103,10 +103,6 @@ class CertifiedCallers:
     async def get(self, shown: Identity | None, headers: Headers, target: str = PATH) -> Answer:
         return await request(await self.connect(shown), headers, target)
 
-    async def get_from(self, address: str, headers: Headers) -> Answer:
-        """Send a request from another address of loopback."""
-        return await request(await self.served.connect(address=address), headers)
-
     async def flood(self, count: int) -> Answer:
         """Send random tokens from one address, without waiting for their reviews; return the last answer."""
         connection = await self.connect()

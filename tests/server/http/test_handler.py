@@ -39,9 +39,6 @@ TURN = 16_384
 """Bytes of an answer that may be made without a turn for other work."""
 
 
-TIMEOUT = (504, "Timeout", "Timeout: request did not complete within the allotted timeout")
-
-
 def status(answer: Answer) -> tuple[int, str, str]:
     """Return code, reason and message of a Status, which must be whole."""
     content = answer.json

@@ -10,7 +10,6 @@ from fastpath_tools.check import lint_query
 from tests.support.answers import answers
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
-M = "{<<.LabelMatchers>>}"
 
 
 @pytest.mark.parametrize(("query", "culprit"), answers("check/lint_query", "losses"))
