@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,9 @@ from adapter.autoscaler.term_store import LIMIT, StoredKind, TermEntry, TermStor
 from adapter.kubernetes.write.config_map import StoreSlot
 from adapter.kubernetes.write.outbox import SendTime
 from adapter.kubernetes.write.writer import WriteKind
-from tests.boost.configmaps import JSON, Store
+from tests.boost.configmaps import Store
 from tests.boost.floorterms import NAMESPACE, StoringProcess
+from tests.support.scripts import Scripts
 
 pytestmark = pytest.mark.looptime
 
@@ -60,9 +62,6 @@ class Notes(TermStore):
 class NotesProcess(StoringProcess):
     """A process that owns a slice for a time."""
 
-    def reported(self) -> str:
-        return "; ".join(self.problems.active().values())
-
     @contextlib.asynccontextmanager
     async def owning(self, owner: Owner, *, number: int = 0) -> AsyncIterator[Notes]:
         """Run a term to its orderly end."""
@@ -73,26 +72,78 @@ class NotesProcess(StoringProcess):
             yield notes
 
 
-def config_map(*, labelled: bool = True, **texts: str) -> JSON:
-    labels = {KIND.label: "true"} if labelled else {}
-    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
+class TermScript:
+    """What a line of a script does, and what is said then."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.process = NotesProcess(self.store)
+        self.term = contextlib.AsyncExitStack()
+
+    def post(self, label: str, *texts: str) -> None:
+        """Have a ConfigMap, with the `label` of its kind or `without`."""
+        labels = {KIND.label: "true"} if label == "label" else {}
+        metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
+        self.store.post({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": read(texts)})
+
+    def unlabel(self) -> None:
+        self.store.edit(NAME, lambda document: document["metadata"]["labels"].clear())
+
+    async def own(self, *texts: str) -> None:
+        self.owner = Owner(**read(texts))
+        await self.term.enter_async_context(self.process.owning(self.owner))
+
+    async def end(self) -> None:
+        await self.term.aclose()
+
+    def have(self, *texts: str) -> None:
+        self.owner.texts.update(read(texts))
+
+    def claim(self) -> None:
+        """Have autoscalers ask for all that was inherited."""
+        self.owner.inherited.clear()
+
+    def line(self, state: str) -> None:
+        """Have the server not answer, refuse with a status, or do as it is told."""
+        self.process.line.cut = state == "cut"
+        self.process.line.answer = int(state) if state.isdigit() else 0
+
+    def fence(self, passes: str) -> None:
+        self.process.gate.passes = int(passes)
+
+    async def sleep(self, seconds: str) -> None:
+        await asyncio.sleep(float(seconds))
+
+    def stored(self) -> str:
+        return " ".join(f"{uid}={text}" for uid, text in self.store.texts(NAME).items()) or "nothing"
+
+    def inherited(self) -> str:
+        return " ".join(f"{uid}={text}" for uid, text in self.owner.inherited.items()) or "nothing"
+
+    def writes(self) -> str:
+        return " ".join(self.process.line.writes) or "none"
+
+    def reported(self) -> str:
+        return "; ".join(self.process.problems.active().values()) or "nothing"
+
+
+def read(texts: Iterable[str]) -> dict[str, str]:
+    return dict(each.split("=") for each in texts)
+
+
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "term-store")
+
+
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+async def test_script(title: str, pytestconfig: pytest.Config) -> None:
+    script = TermScript()
+    async with script.term:
+        await SCRIPTS.play(title, script, pytestconfig)
 
 
 @pytest.fixture
 def process(store: Store) -> NotesProcess:
     return NotesProcess(store)
-
-
-async def test_the_next_owner_has_what_the_last_one_stored(store: Store, process: NotesProcess) -> None:
-    async with process.owning(Owner(a="1", b="2")):
-        await asyncio.sleep(1)
-    following = Owner(a="3")
-    async with NotesProcess(store).owning(following):
-        await asyncio.sleep(1)
-        assert following.inherited == {"a": "1", "b": "2"}
-        following.inherited.clear()
-    assert store.texts(NAME) == {"a": "3"}
 
 
 async def test_it_writes_once_a_period_and_only_what_has_changed(process: NotesProcess) -> None:
@@ -110,87 +161,6 @@ async def test_it_writes_once_a_period_and_only_what_has_changed(process: NotesP
     assert owner.encoded == ["b", "a", "a"]
 
 
-async def test_an_owner_that_dies_loses_a_period_at_most(store: Store, process: NotesProcess) -> None:
-    owner = Owner(a="1")
-    async with process.owning(owner):
-        await asyncio.sleep(PERIOD + 1)
-        owner.texts["a"] = "2"
-        process.line.cut = True  # its last write is lost
-    assert store.texts(NAME) == {"a": "1"}
-
-
-async def test_what_no_autoscaler_has_is_kept_for_some_periods(store: Store, process: NotesProcess) -> None:
-    """A boosted HPA is found later."""
-    store.post(config_map(gone="1"))
-    async with process.owning(Owner(a="2")):
-        await asyncio.sleep(KEPT * PERIOD + 1)
-        assert store.texts(NAME) == {"gone": "1", "a": "2"}
-        await asyncio.sleep(PERIOD)
-        assert store.texts(NAME) == {"a": "2"}
-
-
-async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: NotesProcess) -> None:
-    foreign = store.post(config_map(labelled=False, settings="theirs"))
-    async with process.owning(Owner(a="1")):
-        await asyncio.sleep(3 * PERIOD)
-        assert process.reported() == (
-            f"the ConfigMap fastpath/{NAME} lacks the label fastpath.io/notes=true, so it is not used: "
-            "delete it, or add the label"
-        )
-    assert store.objects[NAME] == foreign
-    assert process.reported() == ""
-
-
-async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: NotesProcess) -> None:
-    owner = Owner(a="1")
-    async with process.owning(owner):
-        await asyncio.sleep(PERIOD + 1)
-        store.edit(NAME, lambda document: document["metadata"]["labels"].clear())
-        owner.texts["a"] = "2"
-        await asyncio.sleep(PERIOD)
-        assert "lacks the label" in process.reported()
-    assert store.texts(NAME) == {"a": "1"}
-
-
-async def test_what_was_not_read_is_not_replaced(store: Store, process: NotesProcess) -> None:
-    store.post(config_map(b="2"))
-    process.line.cut = True
-    async with process.owning(Owner(a="1")):
-        await asyncio.sleep(2 * PERIOD)
-        assert "no answer within 5 s" in process.reported()
-        assert process.line.writes == []
-        process.line.cut = False
-        await asyncio.sleep(PERIOD + 10)
-        assert process.reported() == ""
-
-    process.line.cut = True
-    async with process.owning(Owner()):
-        await asyncio.sleep(1)
-        process.line.cut = False  # after the only look of this term
-    assert store.texts(NAME) == {"a": "1", "b": "2"}
-
-
-async def test_a_refused_write_is_reported_and_repeated(store: Store, process: NotesProcess) -> None:
-    async with process.owning(Owner(a="1")):
-        await asyncio.sleep(1)
-        process.line.answer = 403
-        await asyncio.sleep(PERIOD)
-        assert process.reported() != ""
-        process.line.answer = 0
-        await asyncio.sleep(PERIOD)
-        assert process.reported() == ""
-        assert store.texts(NAME) == {"a": "1"}
-
-
-async def test_without_the_lease_nothing_is_written(store: Store, process: NotesProcess) -> None:
-    async with process.owning(Owner(a="1")):
-        await asyncio.sleep(1)
-        process.gate.passes = 0
-        await asyncio.sleep(PERIOD)
-        assert process.reported() == ""
-    assert store.objects == {}
-
-
 async def test_the_first_entries_have_room(store: Store, process: NotesProcess) -> None:
     most = "1" * (LIMIT - 1)
     async with process.owning(Owner(a=most, b="1" * (LIMIT + 1), c=most, d="1")):
@@ -200,12 +170,3 @@ async def test_the_first_entries_have_room(store: Store, process: NotesProcess) 
 
 def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:
     assert LIMIT < 1024 * 1024 * 0.9
-
-
-async def test_a_defect_in_one_entry_keeps_no_other_from_being_stored(
-    store: Store, process: NotesProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with process.owning(Owner(bad="defect", a="1")):
-        await asyncio.sleep(PERIOD + 1)
-        assert store.texts(NAME) == {"a": "1"}
-    assert {record.levelname for record in caplog.records} == {"ERROR"}

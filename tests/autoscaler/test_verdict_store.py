@@ -193,24 +193,6 @@ async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -
     assert term.condition()[1] == "Acting"
 
 
-@pytest.mark.looptime
-async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store: Store) -> None:
-    await stored_by(store)
-    before = store.texts(NAME)
-    term = Term(store, 42)
-    term.line.cut = True
-    await term.open()
-    assert term.verdicts.due(0).at <= term.clock.monotonic(), "it is read again"
-    assert f"cannot get the ConfigMap fastpath/{NAME}: no answer" in term.reported()
-    term.line.cut = False
-    await term.save()
-    assert (await term.run_for(2))[-1] == FLOOR
-    assert term.verdicts.due(0).at > term.clock.monotonic()
-    assert term.reported() == ""
-    assert store.texts(NAME) == before
-    assert term.line.writes == []
-
-
 async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:
     term = Term(store)
     term.verdict = verdict_of(START, missing="3 of 7 days of history")
