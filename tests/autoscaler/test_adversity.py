@@ -165,8 +165,11 @@ async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) 
     await bench.step()
     bench.server.lose = False
     await bench.steps(5)
+    bench.server.tell("web")
+    await bench.step(1)
     memory = bench.state.memory
     assert bench.server.writes == [("web", 8)]
+    assert memory.conflicts.ours is not None
     assert memory.conflicts.reversals == ()
     assert [(each.change) for each in memory.history.ups] == [4]
     assert memory.history.downs == ()

@@ -137,19 +137,6 @@ async def test_a_write_that_fails_after_a_spec_change_is_reported(bench: Bench, 
     assert bench.journal.of(KEY)[0].outcome == "failed"
 
 
-async def test_a_write_without_an_answer_counts_when_it_shows(bench: Bench) -> None:
-    bench.server.lose = True
-    await bench.begin_with(30)
-    bench.server.lose = False
-    await bench.step(1)
-    bench.server.tell("web")
-    await bench.step(1)
-
-    assert bench.server.writes == [("web", 8)]
-    assert [event.change for event in bench.state.memory.history.ups] == [4]
-    assert bench.state.memory.conflicts.ours is not None
-
-
 async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations(bench: Bench) -> None:
     await bench.begin_with(30)
     bench.server.tell("web")

@@ -79,8 +79,8 @@ class HandServer:
         self.fail = ""
         self.lose = False
         self.refusal: Exception | None = None
-        self.turn: asyncio.Event | None = None
         self.given_back = 0
+        self.turn: asyncio.Event | None = None
         """What a write waits for before its turn; `gate` is what its answer waits for."""
         self.gate: asyncio.Event | None = None
         self._version = 100

@@ -1,6 +1,5 @@
 """For tests of the scaler's writes: a `Writer` on the sandbox cluster, one by hand, and a fence to shut."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -50,27 +49,15 @@ class HandFence(Term):
 
 
 class HandWriter:
-    """A writer whose slots are free. Writes end once `ends` is set, and fail with `failure`."""
+    """Keeps what is sent. Writes fail with `failure`."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
-        self.slots: list[tuple[object, ...]] = []
         self.failure: Exception | None = None
-        self.under_way = 0
-        self.ends = asyncio.Event()
-        self.ends.set()
-
-    async def acquire(self, *slot: object) -> None:
-        self.slots.append(slot)
 
     async def send(self, kind: WriteKind, method: str, path: str, content: bytes, **options: Any) -> None:
         if self.failure is not None:
             raise self.failure
-        self.under_way += 1
-        try:
-            await self.ends.wait()
-        finally:
-            self.under_way -= 1
         self.sent.append(Sent(kind, method, path, msgspec.json.decode(content), options))
 
 

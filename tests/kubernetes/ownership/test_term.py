@@ -29,14 +29,6 @@ def test_a_write_may_take_the_rest_of_the_renew_deadline(clock: FakeClock, fence
     assert fence.left() == 0
 
 
-def test_a_renewal_counts_from_when_it_was_sent(clock: FakeClock, fence: LeaseFence) -> None:
-    clock.advance(4)
-    sent = read_clocks(clock)
-    clock.advance(3)
-    fence.renewed(sent)
-    assert fence.check() == 7.0
-
-
 def test_a_renewal_that_is_confirmed_late_takes_nothing_back(clock: FakeClock, fence: LeaseFence) -> None:
     early = read_clocks(clock)
     clock.advance(4)
