@@ -13,10 +13,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-import hypothesis
 import pytest
 import yaml
-from hypothesis import strategies as st
 
 from adapter.errors import PrometheusError
 from adapter.model.label_selectors import parse_selector
@@ -27,16 +25,12 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
-from tests.prometheus.scripted import connection_options
-from tests.support.clock import FakeClock
+from tests.prometheus.compared import AT, Comparison, compare
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import compile_rule
 
 EXAMPLES = 200
 Chosen = TypeVar("Chosen")
-AT = 1_700_000_000.0
 FRESHNESS = Freshness(ttl=1.0, max_age=1.5)
 
 NAMESPACES = ("n1", "n2", "n.3")
@@ -285,23 +279,14 @@ def same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 
 
-class AnswerComparison:
-    """Asks one case in every way and compares.
-
-    Counts values, so that the test can tell that it showed something.
-    """
-
-    def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
-        self.client = client
-        self.clock = clock
-        self.monitoring = monitoring
-        self.values = 0
-
+class AnswerComparison(Comparison):
     async def check(self, case: RuleQuestions) -> None:
         queries: dict[str, MetricQuery] = {}
         asked = [(metric_query(case, selector, queries), objects) for selector, objects in case.questions]
         alone = [await self.ask_alone(query, objects) for query, objects in asked]
-        self.values += sum(len(each) for outcomes in alone for each in outcomes if isinstance(each, dict))
+        self.seen["values"] += sum(
+            len(each) for outcomes in alone for each in outcomes if isinstance(each, dict)
+        )
         await self.check_cache(case, asked, alone)
 
     async def ask_alone(self, query: MetricQuery, objects: Objects) -> Outcomes:
@@ -389,29 +374,6 @@ class GatedQuerier:
 @pytest.mark.timeout(60)
 def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: PrometheusFactory) -> None:
     server = prometheus_server(samples=_samples(), flags=["--query.lookback-delta=5m"])
-    clock, monitoring = FakeClock(wall=AT), Monitoring()
-    with asyncio.Runner() as runner:
-        opened = PrometheusClient.open(
-            connection_options(server.url), clock, monitoring, ProblemLog(monitoring, clock)
-        )
-        bench = AnswerComparison(runner.run(opened), clock, monitoring)
-
-        @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
-        @hypothesis.given(seed=st.integers(0, 2**64))
-        def check(seed: int) -> None:
-            case = Dice(seed).case()
-            hypothesis.note(f"{case}")
-            runner.run(bench.check(case))
-
-        try:
-            check()
-        finally:
-            runner.run(bench.client.close())
-    sent = {
-        kind: monitoring.registry.get_sample_value(
-            "fastpath_prometheus_queries_total", {"type": kind, "outcome": "success"}
-        )
-        for kind in ("alone", "merged", "sweep")
-    }
-    assert bench.values > EXAMPLES
-    assert min(count or 0 for count in sent.values()) >= EXAMPLES / 10, sent
+    seen = compare(AnswerComparison, server.url, lambda seed: Dice(seed).case(), EXAMPLES).seen
+    assert seen["values"] > EXAMPLES
+    assert min(seen.values()) >= EXAMPLES / 10, seen

@@ -7,7 +7,6 @@ namespaces.
 """
 
 import asyncio
-import collections
 import functools
 import itertools
 import json
@@ -16,24 +15,19 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import hypothesis
 import pytest
 import yaml
-from hypothesis import strategies as st
 
 from adapter.errors import NotFoundError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import GroupResource, ObjectUsage, Sample
-from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.rules.resource import KINDS, PODS, CpuAndMemory, ResourceQuery
 from adapter.server.api import encoding
-from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.prometheus.scripted import connection_options
-from tests.support.clock import FakeClock
+from tests.prometheus.compared import AT, Comparison, compare
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import (
     FRESHNESS,
@@ -45,7 +39,6 @@ from tests.support.world import (
 )
 
 EXAMPLES = 40
-AT = 1_700_000_000.0
 
 LABELS = ({"app": "web"}, {"app": "db"}, {"app": "web", "tier": "x"})
 RUNNING = tuple(
@@ -217,14 +210,8 @@ def shape(usage: ObjectUsage) -> Usages:
     return frozenset({(None, usage.usage.cpu, usage.usage.memory)})
 
 
-class UsageComparison:
-    """Asks through the provider and separately, and compares. Counts what was seen."""
-
-    def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
-        self.client = client
-        self.clock = clock
-        self.monitoring = monitoring
-        self.seen: collections.Counter[str] = collections.Counter()
+class UsageComparison(Comparison):
+    """Asks through the provider and separately, and compares."""
 
     async def check(self, case: SharedQuestions) -> None:
         """Ask everything at once, and again when the answers are old: busy lanes then merge more."""
@@ -316,30 +303,10 @@ class UsageComparison:
 @pytest.mark.timeout(60)
 def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFactory) -> None:
     server = prometheus_server(samples=_samples(), flags=["--query.lookback-delta=5m"])
-    clock, monitoring = FakeClock(wall=AT), Monitoring()
-    with asyncio.Runner() as runner:
-        opened = PrometheusClient.open(
-            connection_options(server.url), clock, monitoring, ProblemLog(monitoring, clock)
-        )
-        bench = UsageComparison(runner.run(opened), clock, monitoring)
-
-        @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
-        @hypothesis.given(seed=st.integers(0, 2**64))
-        def check(seed: int) -> None:
-            case = make_case(seed)
-            hypothesis.note(f"{case}")
-            runner.run(bench.check(case))
-
-        try:
-            check()
-        finally:
-            runner.run(bench.client.close())
-    for kind in ("alone", "merged", "sweep"):
-        labels = {"type": kind, "outcome": "success"}
-        bench.seen[kind] = int(
-            monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels) or 0
-        )
+    bench = compare(UsageComparison, server.url, make_case, EXAMPLES)
     for reason in ("nan", "negative", "infinite", "incomplete", "duplicate"):
-        dropped = monitoring.registry.get_sample_value("fastpath_values_dropped_total", {"reason": reason})
+        dropped = bench.monitoring.registry.get_sample_value(
+            "fastpath_values_dropped_total", {"reason": reason}
+        )
         bench.seen[reason] = int(dropped or 0)
     assert min(bench.seen.values()) >= EXAMPLES / 10, bench.seen
