@@ -17,7 +17,7 @@ from tests.support.clock import FakeClock
 AT = 1_700_000_000.0
 
 
-class Comparison:
+class RandomComparison:
     """Asks one case in every way and compares. Counts what was seen, so that a test has shown something."""
 
     def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
@@ -28,7 +28,7 @@ class Comparison:
         raise NotImplementedError
 
 
-Made = TypeVar("Made", bound=Comparison)
+Made = TypeVar("Made", bound=RandomComparison)
 
 
 def compare(kind: type[Made], url: str, make_case: Callable[[int], object], examples: int) -> Made:

@@ -25,7 +25,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
-from tests.prometheus.compared import AT, Comparison, compare
+from tests.prometheus.compared import AT, RandomComparison, compare
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import compile_rule
 
@@ -279,7 +279,7 @@ def same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 
 
-class AnswerComparison(Comparison):
+class AnswerComparison(RandomComparison):
     async def check(self, case: RuleQuestions) -> None:
         queries: dict[str, MetricQuery] = {}
         asked = [(metric_query(case, selector, queries), objects) for selector, objects in case.questions]

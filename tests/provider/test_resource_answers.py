@@ -27,7 +27,7 @@ from adapter.provider.resource import ResourceProvider
 from adapter.rules.resource import KINDS, PODS, CpuAndMemory, ResourceQuery
 from adapter.server.api import encoding
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.prometheus.compared import AT, Comparison, compare
+from tests.prometheus.compared import AT, RandomComparison, compare
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import (
     FRESHNESS,
@@ -210,7 +210,7 @@ def shape(usage: ObjectUsage) -> Usages:
     return frozenset({(None, usage.usage.cpu, usage.usage.memory)})
 
 
-class UsageComparison(Comparison):
+class UsageComparison(RandomComparison):
     """Asks through the provider and separately, and compares."""
 
     async def check(self, case: SharedQuestions) -> None:
