@@ -59,25 +59,12 @@ class Notes(TermStore):
         )
 
 
-class NotesProcess(StoringProcess):
-    """A process that owns a slice for a time."""
-
-    @contextlib.asynccontextmanager
-    async def owning(self, owner: Owner, *, number: int = 0) -> AsyncIterator[Notes]:
-        """Run a term to its orderly end."""
-        term = self.open_term(WriteKind.STATUS, number=number)
-        notes = Notes(owner, term.slot)
-        async with term.running():
-            notes.submit()
-            yield notes
-
-
 class TermScript:
     """What a line of a script does, and what is said then."""
 
     def __init__(self) -> None:
         self.store = Store()
-        self.process = NotesProcess(self.store)
+        self.process = StoringProcess(self.store)
         self.term = contextlib.AsyncExitStack()
 
     def post(self, label: str, *texts: str) -> None:
@@ -91,7 +78,9 @@ class TermScript:
 
     async def own(self, *texts: str) -> None:
         self.owner = Owner(**read(texts))
-        await self.term.enter_async_context(self.process.owning(self.owner))
+        term = self.process.open_term(WriteKind.STATUS)
+        await self.term.enter_async_context(term.running())
+        Notes(self.owner, term.slot).submit()
 
     async def end(self) -> None:
         await self.term.aclose()
@@ -135,37 +124,38 @@ SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "term-store")
 
 
 @pytest.mark.parametrize("title", SCRIPTS.titles)
-async def test_script(title: str, pytestconfig: pytest.Config) -> None:
-    script = TermScript()
-    async with script.term:
-        await SCRIPTS.play(title, script, pytestconfig)
+async def test_script(title: str, script: TermScript, pytestconfig: pytest.Config) -> None:
+    await SCRIPTS.play(title, script, pytestconfig)
 
 
 @pytest.fixture
-def process(store: Store) -> NotesProcess:
-    return NotesProcess(store)
+async def script() -> AsyncIterator[TermScript]:
+    script = TermScript()
+    async with script.term:
+        yield script
 
 
-async def test_it_writes_once_a_period_and_only_what_has_changed(process: NotesProcess) -> None:
-    owner = Owner()
-    async with process.owning(owner):
-        await asyncio.sleep(PERIOD + 1)
-        assert process.line.writes == []
-        owner.texts["b"] = "same"
-        for second in range(60):
-            owner.texts["a"] = str(second)
-            await asyncio.sleep(2)
-        await asyncio.sleep(10 * PERIOD)
-    assert process.line.writes == ["POST", "PUT"]
-    assert process.line.gets == 1
-    assert owner.encoded == ["b", "a", "a"]
+async def test_it_writes_once_a_period_and_only_what_has_changed(script: TermScript) -> None:
+    await script.own()
+    await asyncio.sleep(PERIOD + 1)
+    assert script.writes() == "none"
+    script.have("b=same")
+    for second in range(60):
+        script.have(f"a={second}")
+        await asyncio.sleep(2)
+    await asyncio.sleep(10 * PERIOD)
+    await script.end()
+    assert script.writes() == "POST PUT"
+    assert script.process.line.gets == 1
+    assert script.owner.encoded == ["b", "a", "a"]
 
 
-async def test_the_first_entries_have_room(store: Store, process: NotesProcess) -> None:
+async def test_the_first_entries_have_room(script: TermScript) -> None:
     most = "1" * (LIMIT - 1)
-    async with process.owning(Owner(a=most, b="1" * (LIMIT + 1), c=most, d="1")):
-        await asyncio.sleep(1)
-    assert store.texts(NAME) == {"a": most}
+    await script.own(f"a={most}", f"b={'1' * (LIMIT + 1)}", f"c={most}", "d=1")
+    await asyncio.sleep(1)
+    await script.end()
+    assert script.store.texts(NAME) == {"a": most}
 
 
 def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:
