@@ -18,7 +18,7 @@ from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
-from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
+from adapter.kubernetes.metrics_api import MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference
 from adapter.model.autoscaling import floor
@@ -280,11 +280,11 @@ class LiveCluster:
             if isinstance(resource, Unread):
                 return resource
             name, selector = _identified(metric.object.metric)
-            place = Described(str(resource.group_resource), namespace, described.name)
+            place = str(resource.group_resource), namespace, described.name
             failure: KubernetesError | None = None
             values: Sequence[TimedCustomValue] = ()
             try:
-                values = await self._metrics.described(place, name, selector)
+                values = await self._metrics.described(*place, name, selector)
             except KubernetesError as error:
                 failure = error
             path = _path(resource, namespace, described.name)

@@ -15,7 +15,7 @@ from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
+from adapter.kubernetes.metrics_api import TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.label_selectors import parse_selector
 from adapter.model.learned_usage import LearnedUsage
@@ -111,8 +111,8 @@ class Other:
         self.asked.append(asked)
         return self._custom()
 
-    async def described(self, described: Described, *asked: str) -> Sequence[TimedCustomValue]:
-        self.asked.append((*described, *asked))
+    async def described(self, *asked: str) -> Sequence[TimedCustomValue]:
+        self.asked.append(asked)
         return self._custom()
 
     async def external(self, *asked: str) -> Sequence[TimedExternalValue]:
