@@ -295,7 +295,7 @@ class ScrapedValues:
                 target.listens_since = listens_since(pod)
                 target.wanted.setdefault(metric, set()).add(owner)
                 if not endpoint.port:
-                    names = ", ".join(sorted(pod.ports)[:3])
+                    names = ", ".join(sorted(pod.spec.ports)[:3])
                     has = f", only {names}" if names else ""
                     target.fail(ScrapeError("port", f"no port is named {access.port}{has}"), math.inf)
         for key, metric in before - now:
@@ -326,10 +326,10 @@ class ScrapedValues:
             pod.phase != "Running"
             or pod.deleting
             or not pod.ip
-            or (pod.host_network and not access.host_network)
+            or (pod.spec.host_network and not access.host_network)
         ):
             return None
-        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port, 0)
+        port = int(access.port) if access.port.isdigit() else pod.spec.ports.get(access.port, 0)
         return ScrapeEndpoint(namespace, pod.ip, port, access)
 
     def _settle(self, key: TargetKey) -> None:

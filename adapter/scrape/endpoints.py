@@ -69,7 +69,7 @@ class _Finding:
             return
         if pod.phase != "Running" or not pod.ip:
             self.missing[f"pod {pod.name} does not run yet"] = None
-        elif pod.host_network and not self.access.host_network:
+        elif pod.spec.host_network and not self.access.host_network:
             self.refuse("host-network", f"pod {pod.name} is in its node's network")
         else:
             endpoint = self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
@@ -161,7 +161,7 @@ def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[WatchedP
     for pod in pods:
         if finding.full:
             break
-        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
+        port = int(access.port) if access.port.isdigit() else pod.spec.ports.get(access.port)
         reason = f"the {source} do not run"
         if port is not None:
             finding.add(pod, port)

@@ -25,7 +25,7 @@ from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, 
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.discovery import fetch_catalogue
+from adapter.kubernetes.discovery import fetch_discovery
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.model import api_selectors, timestamps
 from adapter.model.autoscaling.hpa import (
@@ -126,7 +126,7 @@ class NativeController:
 
     async def start(self) -> None:
         """Discover the kinds of the cluster; KubernetesError if that fails."""
-        self._catalogue = await fetch_catalogue(self._cluster)
+        self._catalogue = (await fetch_discovery(self._cluster)).catalogue
 
     async def run(self) -> None:
         following: dict[HPAKey, asyncio.Task[None]] = {}

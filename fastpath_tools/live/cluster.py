@@ -17,7 +17,7 @@ from adapter.config.rules_config import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.discovery import fetch_catalogue
+from adapter.kubernetes.discovery import fetch_discovery
 from adapter.kubernetes.metrics_api import MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference
@@ -324,7 +324,7 @@ class LiveCluster:
     async def catalogue(self) -> Catalogue:
         """Return the kinds of the cluster; the built-in ones if they cannot be read."""
         try:
-            return await fetch_catalogue(self._client)
+            return (await fetch_discovery(self._client)).catalogue
         except KubernetesError:
             return BUILTIN
 
