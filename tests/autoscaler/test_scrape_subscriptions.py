@@ -101,7 +101,8 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around,
         targets: Any = SimpleNamespace(follow=around.follow_target)
         pods: Any = SimpleNamespace(follow=around.follow_pods)
         followers = TargetFollowers(targets, pods)
-        yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()))
+        endpoints: Any = SimpleNamespace(put=lambda _: None, remove=lambda _: None)
+        yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()), endpoints)
 
 
 def scraped(here: RulesWorld) -> list[str]:
