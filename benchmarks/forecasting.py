@@ -144,16 +144,16 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
             await each.loop.tick()
 
     await tick_all(0.0)
-    await book.look(forecasting)
+    await book.look()
     gc.collect()
     before = memory_of(os.getpid())
-    while await book.work(forecasting):
+    while await book.work():
         pass
     gc.collect()
     memory = memory_of(os.getpid()) - before
     for _ in range(2):  # from the second minute on a decision has the demand that the floor needs
         await tick_all(STEP)
-        await book.look(forecasting)
+        await book.look()
     for number in range(_CHANGES):
         await tick_all(1.0, 2 * _VALUE if number % 4 else _VALUE)
     await tick_all(1.0)
@@ -172,7 +172,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
         await tick_all(STEP)  # the demand of this minute
         async with _waiting() as waited:
             start = time.process_time()
-            await book.look(forecasting)
+            await book.look()
             steps.append(time.process_time() - start)
         waits.append(max(waited, default=0.0))
     for each in controllers:

@@ -157,7 +157,7 @@ class Scaler:
                 tasks = {
                     "outbox": self._writes.outbox.run(),
                     "decisions": controller.loop.run(),
-                    "forecasts": self._forecasts.run(controller),
+                    "forecasts": self._forecasts.run(),
                     "statuses of schedules": self._writes.schedules.run(controller),
                 }
                 for name, coroutine in tasks.items():

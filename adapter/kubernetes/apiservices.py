@@ -10,6 +10,7 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices
 from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -18,11 +19,6 @@ _log = logging.getLogger(__name__)
 PERIOD = 60.0
 _FORBIDDEN_PERIOD = 600.0
 """Seconds between two updates. It is longer without the right, to keep refused requests out of audit logs."""
-
-
-class _Meta(msgspec.Struct, rename="camel", frozen=True):
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class _APIServiceSpec(msgspec.Struct, rename="camel", frozen=True):
@@ -45,7 +41,7 @@ class _APIServiceStatus(msgspec.Struct, rename="camel", frozen=True):
 
 class _APIService(msgspec.Struct, rename="camel", frozen=True):
     spec: _APIServiceSpec
-    metadata: _Meta = _Meta()
+    metadata: Metadata = Metadata()
     status: _APIServiceStatus = _APIServiceStatus()
 
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
@@ -111,9 +110,7 @@ class KubernetesClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def get(self, path: str, *, accept: str = JSON) -> ResponseBody:

@@ -182,7 +182,7 @@ class ObjectCodec(Generic[T]):
         """
         head = None if keeps is None else heads.read_event_head(line)
         if heads.is_other(head, keeps):
-            return WatchEvent("BOOKMARK", None, head.version)
+            return WatchEvent("BOOKMARK", None, head.resource_version)
         event = _EVENT_LINE.decode(line)
         if event.type not in _EVENT_TYPES:
             raise msgspec.DecodeError(f"unknown type of watch event: {event.type[:50]}")
@@ -193,7 +193,7 @@ class ObjectCodec(Generic[T]):
         if keeps is not None and head is None:
             head = heads.read_head(event.object)
             if heads.is_other(head, keeps):
-                return WatchEvent("BOOKMARK", None, head.version)
+                return WatchEvent("BOOKMARK", None, head.resource_version)
         if self._version_of is not None:
             with contextlib.suppress(Exception):  # then the object is read with more care
                 decoded = self._one.decode(event.object)

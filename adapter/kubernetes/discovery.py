@@ -208,10 +208,6 @@ async def _fetch_version(client: KubernetesClient, path: str) -> _AggregatedVers
     )
 
 
-async def fetch_catalogue(client: KubernetesClient, known: Catalogue | None = None) -> Catalogue:
-    return (await fetch_discovery(client, known)).catalogue
-
-
 # -- the catalogue in force ----------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ in a microsecond. The keys of a custom resource are sorted. Its metadata is deco
 
 import re
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeGuard, TypeVar
+from typing import Generic, TypeGuard, TypeVar
 
 import msgspec
 
@@ -25,12 +25,7 @@ _OBJECT = re.compile(_METADATA)
 _EVENT = re.compile(rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":' + _METADATA)
 
 
-class ObjectHead(NamedTuple):
-    namespace: str
-    version: str
-
-
-class _HeadMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class ObjectHead(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     namespace: str = ""
     resource_version: str = ""
 
@@ -41,7 +36,7 @@ class WithMetadata(msgspec.Struct, Generic[_T], frozen=True, gc=False):
     metadata: _T
 
 
-OBJECT = msgspec.json.Decoder(WithMetadata[_HeadMetadata])
+OBJECT = msgspec.json.Decoder(WithMetadata[ObjectHead])
 
 
 def read_event_head(line: bytes) -> ObjectHead | None:
@@ -56,10 +51,9 @@ def read_head(raw: msgspec.Raw) -> ObjectHead | None:
     if head is not None:
         return ObjectHead(head[1].decode(), head[2].decode())
     try:
-        metadata = OBJECT.decode(raw).metadata
+        return OBJECT.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return ObjectHead(metadata.namespace, metadata.resource_version)
 
 
 def is_other(head: ObjectHead | None, keeps: Keeps | None) -> TypeGuard[ObjectHead]:

@@ -7,7 +7,7 @@ there is only v1beta1. Of metrics.k8s.io v1 is read where it is registered, else
 
 import asyncio
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -145,14 +145,6 @@ class ServedVersion:
         return sorted(registered, key=listed.index) if self._follows_discovery else registered
 
 
-class Described(NamedTuple):
-    """A described object; `resource` is ``plural.group``."""
-
-    resource: str
-    namespace: str
-    name: str
-
-
 class MetricsAPI:
     """The metrics APIs of a cluster.
 
@@ -177,10 +169,9 @@ class MetricsAPI:
         return await self._read(self._custom, path, parameters, _CUSTOM_LIST, f"pods.{_CUSTOM} *")
 
     async def described(
-        self, described: Described, metric: str, metric_selector: str
+        self, resource: str, namespace: str, name: str, metric: str, metric_selector: str
     ) -> Sequence[TimedCustomValue]:
-        """Return a custom metric of one object. Namespaces have paths of their own."""
-        resource, namespace, name = described
+        """Return a custom metric of an object of a ``plural.group``. Namespaces have paths of their own."""
         if name in {"", ".", ".."} or not {"/", "%"}.isdisjoint(name):
             # as client-go: even escaped, these name another path
             raise errors.KubernetesError(0, "Invalid", f"invalid resource name {go_text.quote(name)}")

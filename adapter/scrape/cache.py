@@ -11,10 +11,11 @@ overdue; after that time it is absent.
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from adapter.config.rules_config import Access, OnNaN
 from adapter.errors import ScrapeError
+from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.coherence import unserved_pods
@@ -56,31 +57,7 @@ READ_WORK = 5_000
 """Series and matchers that one `read` looks at for new queries; the rest is answered with the next scrape."""
 
 
-class ScrapedPod(Protocol):
-    """What a scrape needs to know of a pod: `ip`, "" before it has one, and its named container ports.
-
-    `ready` is the status of its Ready condition and `ready_since` its age, as in `model.pods`.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def deleting(self) -> bool: ...
-    @property
-    def ip(self) -> str: ...
-    @property
-    def host_network(self) -> bool: ...
-    @property
-    def ports(self) -> Mapping[str, int]: ...
-    @property
-    def ready(self) -> str | None: ...
-    @property
-    def ready_since(self) -> int: ...
-
-
-def listens_since(pod: ScrapedPod) -> float:
+def listens_since(pod: WatchedPod) -> float:
     """Return from when on a scrape of the pod that fails is a fault (epoch seconds)."""
     return pod.ready_since / SECOND + STARTING_SECONDS if pod.ready == "True" else math.inf
 
@@ -91,7 +68,7 @@ _Placed: TypeAlias = set[tuple[TargetKey, ScrapedMetric]]
 class _Want(NamedTuple):
     namespace: str
     metrics: frozenset[ScrapedMetric]
-    pods: tuple[ScrapedPod, ...]
+    pods: tuple[WatchedPod, ...]
 
 
 class ScrapedValues:
@@ -159,7 +136,7 @@ class ScrapedValues:
         return window_of(entry) * self._schedule.stretch
 
     def want(
-        self, owner: Hashable, namespace: str, metrics: Collection[ScrapedMetric], pods: Iterable[ScrapedPod]
+        self, owner: Hashable, namespace: str, metrics: Collection[ScrapedMetric], pods: Iterable[WatchedPod]
     ) -> None:
         """Scrape the pods for the metrics that are scraped; this replaces what the owner wanted before.
 
@@ -318,7 +295,7 @@ class ScrapedValues:
                 target.listens_since = listens_since(pod)
                 target.wanted.setdefault(metric, set()).add(owner)
                 if not endpoint.port:
-                    names = ", ".join(sorted(pod.ports)[:3])
+                    names = ", ".join(sorted(pod.spec.ports)[:3])
                     has = f", only {names}" if names else ""
                     target.fail(ScrapeError("port", f"no port is named {access.port}{has}"), math.inf)
         for key, metric in before - now:
@@ -343,16 +320,16 @@ class ScrapedValues:
         self._targets[key] = target
         return target
 
-    def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access) -> ScrapeEndpoint | None:
+    def _endpoint(self, namespace: str, pod: WatchedPod, access: Access) -> ScrapeEndpoint | None:
         """Return the endpoint of a pod, None if it cannot or must not be scraped."""
         if (
             pod.phase != "Running"
             or pod.deleting
             or not pod.ip
-            or (pod.host_network and not access.host_network)
+            or (pod.spec.host_network and not access.host_network)
         ):
             return None
-        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port, 0)
+        port = int(access.port) if access.port.isdigit() else pod.spec.ports.get(access.port, 0)
         return ScrapeEndpoint(namespace, pod.ip, port, access)
 
     def _settle(self, key: TargetKey) -> None:

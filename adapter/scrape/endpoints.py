@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from adapter.config.rules_config import Access, EndpointSource
 from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, WatchedSlice
-from adapter.scrape.cache import ScrapedPod, listens_since
+from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.scrape.cache import listens_since
 
 MOST_ENDPOINTS = 1000
 """Bound on the endpoints of one rule."""
@@ -62,13 +63,13 @@ class _Finding:
     missing: dict[str, None] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
 
-    def add(self, pod: ScrapedPod, port: int) -> None:
+    def add(self, pod: WatchedPod, port: int) -> None:
         """Add the endpoint of a pod; a pod in several slices, as of two address families, is one endpoint."""
         if pod.deleting or pod.phase in {"Succeeded", "Failed"}:
             return
         if pod.phase != "Running" or not pod.ip:
             self.missing[f"pod {pod.name} does not run yet"] = None
-        elif pod.host_network and not self.access.host_network:
+        elif pod.spec.host_network and not self.access.host_network:
             self.refuse("host-network", f"pod {pod.name} is in its node's network")
         else:
             endpoint = self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
@@ -76,7 +77,7 @@ class _Finding:
                 self.listen_since[endpoint] = since
             self.full = self.full or len(self.endpoints) > MOST_ENDPOINTS
 
-    def check(self, endpoint: SliceEndpoint, pod: ScrapedPod | None, port: int) -> None:
+    def check(self, endpoint: SliceEndpoint, pod: WatchedPod | None, port: int) -> None:
         """Add what a slice names if it is the address of the pod."""
         if pod is None and endpoint.pod:
             self.missing[f"pod {endpoint.pod[:_NAME]} is not known"] = None
@@ -113,8 +114,8 @@ def resolve_service(
     source: EndpointSource,
     access: Access,
     slices: Iterable[WatchedSlice],
-    find: Callable[[str], ScrapedPod | None],
-    find_by_address: Callable[[str], ScrapedPod | None],
+    find: Callable[[str], WatchedPod | None],
+    find_by_address: Callable[[str], WatchedPod | None],
 ) -> FoundEndpoints:
     """Return the endpoints of a Service; `find` and `find_by_address` return a pod of its namespace."""
     finding = _Finding(source, access)
@@ -153,14 +154,14 @@ def _contradicts(address: str, ip: str) -> bool:
     return one.version == other.version and one != other
 
 
-def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[ScrapedPod]) -> FoundEndpoints:
+def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[WatchedPod]) -> FoundEndpoints:
     """Return the endpoints of the pods that a selector matches."""
     finding = _Finding(source, access)
     reason = f"there are no {source}"
     for pod in pods:
         if finding.full:
             break
-        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
+        port = int(access.port) if access.port.isdigit() else pod.spec.ports.get(access.port)
         reason = f"the {source} do not run"
         if port is not None:
             finding.add(pod, port)

@@ -25,8 +25,8 @@ from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, 
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.discovery import fetch_catalogue
-from adapter.kubernetes.metrics_api import Described, MetricsAPI
+from adapter.kubernetes.discovery import fetch_discovery
+from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.model import api_selectors, timestamps
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -126,7 +126,7 @@ class NativeController:
 
     async def start(self) -> None:
         """Discover the kinds of the cluster; KubernetesError if that fails."""
-        self._catalogue = await fetch_catalogue(self._cluster)
+        self._catalogue = (await fetch_discovery(self._cluster)).catalogue
 
     async def run(self) -> None:
         following: dict[HPAKey, asyncio.Task[None]] = {}
@@ -281,8 +281,8 @@ class NativeController:
         if metric.object is not None:
             name = metric.object.metric
             resource = str(self._find_resource(metric.object.described_object).group_resource)
-            described = Described(resource, namespace, metric.object.described_object.name)
-            return Metrics(custom=tuple(await self._metrics.described(described, name.name, _text(name))))
+            described = resource, namespace, metric.object.described_object.name
+            return Metrics(custom=tuple(await self._metrics.described(*described, name.name, _text(name))))
         if metric.external is not None:
             name = metric.external.metric
             return Metrics(external=tuple(await self._metrics.external(namespace, name.name, _text(name))))

@@ -17,8 +17,8 @@ from adapter.config import rules_file
 from adapter.config.rules_config import RulesConfig, ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.discovery import fetch_catalogue
-from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
+from adapter.kubernetes.discovery import fetch_discovery
+from adapter.kubernetes.metrics_api import MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Registration, ServiceReference
 from adapter.model.autoscaling import floor
@@ -290,11 +290,11 @@ class LiveCluster:
             if isinstance(resource, Unread):
                 return resource
             name, selector = _identified(metric.object.metric)
-            place = Described(str(resource.group_resource), namespace, described.name)
+            place = str(resource.group_resource), namespace, described.name
             failure: KubernetesError | None = None
             values: Sequence[TimedCustomValue] = ()
             try:
-                values = await self._metrics.described(place, name, selector)
+                values = await self._metrics.described(*place, name, selector)
             except KubernetesError as error:
                 failure = error
             path = _path(resource, namespace, described.name)
@@ -334,7 +334,7 @@ class LiveCluster:
     async def catalogue(self) -> Catalogue:
         """Return the kinds of the cluster; the built-in ones if they cannot be read."""
         try:
-            return await fetch_catalogue(self._client)
+            return (await fetch_discovery(self._client)).catalogue
         except KubernetesError:
             return BUILTIN
 

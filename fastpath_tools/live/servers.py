@@ -15,7 +15,7 @@ from adapter.errors import PrometheusError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import codec, credentials
 from adapter.kubernetes.client import KubernetesClient, ListWatch
-from adapter.kubernetes.discovery import fetch_catalogue
+from adapter.kubernetes.discovery import fetch_discovery
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult
@@ -74,7 +74,7 @@ class ClusterReader:
         self._client = client
 
     async def catalogue(self) -> Catalogue:
-        return await fetch_catalogue(self._client)
+        return (await fetch_discovery(self._client)).catalogue
 
     @once
     async def names(

@@ -12,7 +12,6 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
@@ -93,7 +92,7 @@ class JudgedBench(ForecastBench):
 
     async def open(self) -> None:
         self.begin(fpa([queue_metric()], minReplicas=2, maxReplicas=60, forecast=self.forecast), 10)
-        await self.book.look(self.controller)
+        await self.book.look()
 
     def put_spec(self, **spec: Any) -> None:
         given = {"minReplicas": 2, "maxReplicas": 60, "forecast": self.forecast, **spec}
@@ -194,14 +193,14 @@ async def test_a_step_is_exact_and_nothing_looks_between_two(
     bench.now = START + 30 * STEP + 30 + round(clock.seconds - clock.monotonic())
     bench.start()
 
-    async def looks(book: ForecastBook, controller: Controller) -> int:
+    async def looks(book: ForecastBook) -> int:
         looked.append(round(clock.wall() - START, 2))
-        return await look(book, controller)
+        return await look(book)
 
     monkeypatch.setattr(ForecastBook, "look", looks)
     bench.sources.readings[METRIC] = ExternalReading([10_000])
     bench.put(fpa([queue_metric()], minReplicas=2, syncPeriod="60s", forecast=bench.forecast), 10)
-    running = bench.book.run(bench.controller), bench.controller.loop.run()
+    running = bench.book.run(), bench.controller.loop.run()
     tasks = [asyncio.create_task(each) for each in running]
     await asyncio.sleep(29.9)
     assert bench.server.writes == []
@@ -287,7 +286,7 @@ async def test_a_demand_that_no_decision_has_seen_lately_is_not_known(bench: Jud
     await bench.open()
     await bench.run_for(10)
     bench.clock.seconds += STEP
-    await bench.book.look(bench.controller)
+    await bench.book.look()
     assert bench.book.bound_of(bench.key).min == 0
 
 
@@ -314,7 +313,7 @@ async def test_a_job_that_was_overtaken_by_a_change_counts_no_more(bench: Judged
         answer = await ran(job)
         if len(bench.asked) == 1:
             bench.put_spec(maxReplicas=30)
-            await bench.book.look(bench.controller)
+            await bench.book.look()
         return answer
 
     bench.worker.run = run  # type: ignore[method-assign]
@@ -350,7 +349,7 @@ async def test_a_defect_in_one_forecast_keeps_no_other_from_its_floor(
     monkeypatch.setattr(AutoscalerForecast, broken, breaks)
     spec = {"minReplicas": 2, "maxReplicas": 60, "forecast": bench.forecast}
     bench.put(fpa([queue_metric()], name="api", uid="uid-2", **spec), replicas=10)
-    task = asyncio.create_task(bench.book.run(bench.controller))
+    task = asyncio.create_task(bench.book.run())
     for _ in range(6):
         floor = await bench.minute()
     assert floor == FLOOR

@@ -12,6 +12,7 @@ from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -22,7 +23,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, pods_metric
-from tests.support.world import FakePod, RulesWorld, compile_text, world
+from tests.support.world import RulesWorld, compile_text, scraped_pod, world
 
 RULES = """
 rules:
@@ -34,7 +35,7 @@ rules:
 LISTS = {"all": (SeriesInfo("depth", frozenset({"namespace", "pod"}), 3),)}
 KEY = Key("default", "web")
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
-A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
+A, B = scraped_pod("a", "10.0.0.1"), scraped_pod("b", "10.0.0.2")
 
 
 class Kept:
@@ -62,7 +63,7 @@ class Kept:
 class Around:
     def __init__(self) -> None:
         self.target: ScaleTarget | Unfound = at("app=web")
-        self.pods: tuple[FakePod, ...] | Exception = (A,)
+        self.pods: tuple[WatchedPod, ...] | Exception = (A,)
         self.targets_open: list[Kept] = []
         self.pods_open: list[Kept] = []
         self.selectors: list[str] = []
@@ -100,7 +101,8 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around,
         targets: Any = SimpleNamespace(follow=around.follow_target)
         pods: Any = SimpleNamespace(follow=around.follow_pods)
         followers = TargetFollowers(targets, pods)
-        yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()))
+        endpoints: Any = SimpleNamespace(put=lambda _: None, remove=lambda _: None)
+        yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()), endpoints)
 
 
 def scraped(here: RulesWorld) -> list[str]:

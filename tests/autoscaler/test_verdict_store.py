@@ -44,7 +44,7 @@ class Term(JudgedBench):
         """Put the autoscaler, and decide it once before the minute is over."""
         given = {"minReplicas": 2, "maxReplicas": 60, "forecast": self.forecast, **spec}
         self.begin(fpa([queue_metric()], uid=uid, **given), 10)
-        await self.book.look(self.controller)
+        await self.book.look()
         for source in self.sources.opened:
             source.reading = ExternalReading([10_000])
         await self.step(15)
@@ -174,7 +174,7 @@ async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> No
     term.unknown = NotSyncedError("not listed yet")
     await term.open()
     now = term.seconds()
-    assert await term.book.look(term.controller) == now + 5
+    assert await term.book.look() == now + 5
     term.unknown = None
     assert await term.run_for(1) == [FLOOR]
     assert term.asked == []
@@ -207,7 +207,7 @@ async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:
 async def test_a_term_that_ends_in_order_stores_its_verdicts(store: Store) -> None:
     term = Term(store, number=7)
     await term.open()
-    async with term.term.running(), running(term.book.run(term.controller)):
+    async with term.term.running(), running(term.book.run()):
         await until(lambda: term.asked != [])
     assert store.texts("fastpath-forecasts-slice-07").keys() == {"uid-1"}
 
@@ -216,9 +216,9 @@ async def test_a_slice_that_is_given_up_has_no_turns(store: Store) -> None:
     term = Term(store)
     await term.open()
     term.clock.seconds += 2 * STEP
-    await term.book.look(term.controller)
+    await term.book.look()
     term.controller.drop(slices.slice_of("default"))
-    assert not await term.book.work(term.controller)
+    assert not await term.book.work()
     assert term.asked == []
 
 

@@ -39,7 +39,7 @@ from tests.manifests import structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
 from tests.support.scaling import NOW, pod, pods
-from tests.support.world import FakePod, Outcome, RulesWorld, read_scraped, series, vector, world
+from tests.support.world import Outcome, RulesWorld, read_scraped, scraped_pod, series, vector, world
 
 ROOT = Path(__file__).parents[2]
 PACKS = ROOT / "docs" / "examples" / "packs"
@@ -264,7 +264,7 @@ async def test_direct_scrapes_of_pods_give_the_same(case: Scenario) -> None:
     autoscaler = documents.read_document(autoscalers_of(case.pack)[case.autoscaler])
     metrics = [metric_of(autoscaler, number).name for number in range(len(case.values))]
     exposed = [each for each in ENDPOINTS if each.pack == case.pack and each.pod in case.values[0]]  # type: ignore[operator]
-    shown = [FakePod(each.pod, f"10.0.0.{number}") for number, each in enumerate(exposed)]
+    shown = [scraped_pod(each.pod, f"10.0.0.{number}") for number, each in enumerate(exposed)]
     lists = {
         rule["seriesQuery"]: series({"__name__": str(named_series(rule["seriesQuery"])), **LABELS})
         for rule in yaml.safe_load(rules_of(case.pack))["rules"]

@@ -129,14 +129,14 @@ class ForecastBench(Bench):
             )
         self.controller.loop.touch(self.key)
         await self.step()
-        await self.book.look(self.controller)
+        await self.book.look()
         await self.step(1)
         count = self.server.scales["web"].replicas
         self.server.tell("web")
         if len(self.pods.pods.get("app=web", ())) != count:
             self.pods.pods["app=web"] = pods(count)
-        await self.book.look(self.controller)
-        while await self.book.work(self.controller):
+        await self.book.look()
+        while await self.book.work():
             pass
         return self.state.bounds.now.forecast
 

@@ -44,7 +44,7 @@ async def live(values: list[float], minutes: int) -> tuple[ForecastBench, list[i
     """Run the scaler after nine days of history; return the minimum that acts in each minute."""
     bench = ForecastBench(START, values, START + HISTORY)
     bench.begin(fpa([queue_metric()], **SPEC), 10)
-    await bench.book.look(bench.controller)
+    await bench.book.look()
     return bench, [await bench.minute() for _ in range(minutes)]
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
-from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
+from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
 from adapter.telemetry.problems import ProblemLog
@@ -81,7 +81,7 @@ def named(catalogue: Catalogue) -> list[str]:
 async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster.url) as client:
         cluster.add_kind(WIDGETS)
-        catalogue = await fetch_catalogue(client)
+        catalogue = (await fetch_discovery(client)).catalogue
         requests = [request.path for request in cluster.requests]
     pods = catalogue.lookup("pod")
     assert pods is not None
@@ -104,13 +104,13 @@ async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
 async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster.url) as client:
         cluster.add_kind(WIDGETS)
-        whole = await fetch_catalogue(client)
+        whole = (await fetch_discovery(client)).catalogue
         cluster.faults.stale.add(("example.com", "v1"))
         part = await fetch_discovery(client)
         assert set(part.failed) == {"example.com/v1"}
         assert part.catalogue.lookup("widget") is None
         assert len(part.catalogue) == len(whole) - 1
-        assert await fetch_catalogue(client, whole) == whole
+        assert (await fetch_discovery(client, whole)).catalogue == whole
 
 
 # -- documents -----------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_a_head_says_what_the_whole_object_says(document: dict[str, Any], spaces
 def test_the_head_of_a_built_in_kind_is_found_without_decoding() -> None:
     for kind in ("ADDED", "MODIFIED", "DELETED"):
         line = encode({"type": kind, "object": typed("a", "one", "7", {}, "Pod")})
-        assert heads.read_event_head(line[: line.index(b'"labels"')]) == ("a", "7")
+        assert heads.read_event_head(line[: line.index(b'"labels"')]) == ObjectHead("a", "7")
     assert (
         heads.read_event_head(encode({"type": "ERROR", "object": typed("a", "one", "7", {}, "Pod")})) is None
     )

@@ -33,7 +33,7 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.metrics_api import Described, MetricsAPI
+from adapter.kubernetes.metrics_api import MetricsAPI
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 from tests.support.scripts import Scripts
@@ -48,10 +48,8 @@ Ask = Callable[[MetricsAPI], Awaitable[Sequence[Any]]]
 QUESTIONS: dict[str, Ask] = {
     "selected pods": lambda api: api.pods("shop", "load", "app=web,tier in (a,b)", "queue=a"),
     "pods": lambda api: api.pods("shop", "http_requests/s", "", ""),
-    "ingress": lambda api: api.described(
-        Described("Ingresses.networking.k8s.io", "shop", "Main"), "Hits", "a=b"
-    ),
-    "namespace": lambda api: api.described(Described("namespaces", "shop", "shop"), "hits", ""),
+    "ingress": lambda api: api.described("Ingresses.networking.k8s.io", "shop", "Main", "Hits", "a=b"),
+    "namespace": lambda api: api.described("namespaces", "shop", "shop", "hits", ""),
     "external": lambda api: api.external("shop", "Queue_Depth", "a=b"),
     "resource": lambda api: api.resource("shop", "app=web"),
 }
@@ -130,7 +128,7 @@ class MetricsScript:
             case "alone":
                 self.api = MetricsAPI(self.client, self.clock, (rest,))
             case "object":
-                await self.ask(lambda api: api.described(Described("services", "shop", rest), "hits", ""))
+                await self.ask(lambda api: api.described("services", "shop", rest, "hits", ""))
             case "together":
                 await self.ask(lambda api: self.together(api, int(rest)))
             case "ask":

@@ -9,7 +9,7 @@ from typing import Any
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
 from adapter.scrape.targets import ScrapedAnswer, ScrapeTarget
-from tests.support.world import FakePod, RulesWorld, read_scraped, world
+from tests.support.world import RulesWorld, read_scraped, scraped_pod, world
 
 RULE = """
 - seriesQuery: {series}
@@ -77,4 +77,4 @@ def queues(count: int) -> str:
     return "".join(f'depth{{q="{number}"}} 1\n' for number in range(count))
 
 
-A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
+A, B = scraped_pod("a", "10.0.0.1"), scraped_pod("b", "10.0.0.2")

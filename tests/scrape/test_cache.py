@@ -16,12 +16,12 @@ from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
-    FakePod,
     Outcome,
     RulesWorld,
     compile_text,
     custom_question,
     read_scraped,
+    scraped_pod,
     vector,
 )
 
@@ -147,7 +147,7 @@ async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
 async def test_intervals_and_windows_are_stretched_together() -> None:
     async with scraping() as here:
         here.scraped._schedule._per_second = 1
-        others = [FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
+        others = [scraped_pod("c", "10.0.0.3"), scraped_pod("d", "10.0.0.4")]
         here.scraped.want("x", "shop", ["hits", "depth"], [A, B, *others])
         assert here.metric("fastpath_scrape_interval_stretch_ratio") == 4
         for number in range(5):

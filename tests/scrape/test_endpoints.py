@@ -16,7 +16,7 @@ from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
 from tests.scrape.scenes import A, B
 from tests.support.scripts import Recorded
-from tests.support.world import FakePod
+from tests.support.world import scraped_pod
 
 TRANSCRIPT = Path(__file__).parent / "transcripts" / "endpoints"
 SERVICE = EndpointSource("inference", "gateway")
@@ -35,7 +35,7 @@ def slice_of(given: dict[str, Any]) -> WatchedSlice:
 
 def resolve(kind: str, given: dict[str, Any]) -> FoundEndpoints:
     access = Access(given.get("port", "metrics"), host_network=given.get("host_network", False))
-    pods = [FakePod(**pod) for pod in given["pods"]] if "pods" in given else [A, B]
+    pods = [scraped_pod(**pod) for pod in given["pods"]] if "pods" in given else [A, B]
     if kind == "pods":
         return endpoints.resolve_pods(PODS, access, pods)
     by_name = {pod.name: pod for pod in pods}

@@ -37,10 +37,10 @@ from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from adapter.scrape.targets import OwnUsage
 from tests.scrape.scenes import read, rules, scraping
 from tests.support.scripts import Recorded
-from tests.support.world import FakePod, Outcome, RulesWorld, custom_question, external_question, vector
+from tests.support.world import Outcome, RulesWorld, custom_question, external_question, scraped_pod, vector
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").iterdir())
-PODS = {name: FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
+PODS = {name: scraped_pod(name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
 
 
 ENDPOINTS = {name: Endpoint(name, pod.ip, 9090) for name, pod in PODS.items()} | {
@@ -113,7 +113,7 @@ class ScrapeScript:
         elif what == "expire":
             self.here.problems.expire(first, rest[0])
         elif what == "pod":
-            self.pods[first] = PODS[first]._replace(**dict(map(self.field, rest)))
+            self.pods[first] = scraped_pod(first, **{"ip": PODS[first].ip, **dict(map(self.field, rest))})
         else:
             owner, _, wanted = first.rpartition(":")
             metrics = [OwnUsage.CPU if each == "OwnUsage" else each for each in wanted.split(",")]

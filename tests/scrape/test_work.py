@@ -17,9 +17,13 @@ from tests.scrape import scenes
 from tests.scrape.scenes import IDS, churning, queues, reason, scrape_at_once, target
 from tests.support.clock import TickingClock
 from tests.support.waiting import until
-from tests.support.world import FakePod, RulesWorld, custom_question, vector
+from tests.support.world import RulesWorld, custom_question, scraped_pod, vector
 
-GOOD, BAD, WORSE = FakePod("good", "10.0.0.1"), FakePod("bad", "10.0.0.2"), FakePod("worse", "10.0.0.3")
+GOOD, BAD, WORSE = (
+    scraped_pod("good", "10.0.0.1"),
+    scraped_pod("bad", "10.0.0.2"),
+    scraped_pod("worse", "10.0.0.3"),
+)
 GOOD_BODY = 'depth{queue="a"} 3\ndepth{queue="b"} 4\nhits 1\n'
 
 
@@ -155,7 +159,7 @@ async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
 ) -> None:
     monkeypatch.setattr(targets, "KEPT_BYTES", 600_000)
     async with scraping(clock=TickingClock(TURN_SECONDS)) as here:
-        here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
+        here.scraped.want("third/x", "third", ["depth"], [scraped_pod("third", "10.0.0.9")])
         here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
         worse, lost_while_busy = target(here, "bad", "worse"), False
         running = asyncio.ensure_future(scrape_at_once(here, "worse", "third"))
@@ -187,7 +191,7 @@ async def test_of_pods_that_are_gone_nothing_is_kept(during: str) -> None:
             assert here.metric("fastpath_scraped_series_bytes") > 0
         await until(lambda: len(here.reader.asked) == 3)
         here.scraped.subscribe(told.append)
-        here.scraped.want("good/x", "good", ["depth"], [GOOD._replace(ip="10.0.0.8")])
+        here.scraped.want("good/x", "good", ["depth"], [scraped_pod(GOOD.name, "10.0.0.8")])
         here.scraped.forget("bad/x")
         here.scraped.forget("good/x")
         here.reader.gate.set()

@@ -4,11 +4,12 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.kubernetes.cache.lister import LabeledObject
+from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod
 from adapter.model import resources
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import (
@@ -20,7 +21,6 @@ from adapter.model.metrics import (
     SeriesInfo,
 )
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.timestamps import NEVER
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider
@@ -211,17 +211,17 @@ class FakeReader:
         return ScrapedBody(buffer.content(), self.openmetrics)
 
 
-class FakePod(NamedTuple):
-    """A `ScrapedPod`."""
-
-    name: str
-    ip: str = ""
-    phase: str = "Running"
-    deleting: bool = False
-    host_network: bool = False
-    ports: Mapping[str, int] = {"metrics": 8080}
-    ready: str | None = "True"
-    ready_since: int = NEVER
+def scraped_pod(
+    name: str,
+    ip: str = "",
+    *,
+    host_network: bool = False,
+    ports: Mapping[str, int] = {"metrics": 8080},
+    ready: str | None = "True",
+    **facts: Any,
+) -> WatchedPod:
+    spec = SharedSpec(host_network=host_network, ports=ports)
+    return WatchedPod(name, ip=ip, ready=ready, spec=spec, **facts)
 
 
 class RulesWorld:

@@ -22,8 +22,9 @@ count, and the last one ends with its hour.
 
 import asyncio
 import functools
-from collections.abc import Mapping
 from typing import Any, Final, Protocol
+
+from cachetools import FIFOCache
 
 from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast, Queries, pause_after
@@ -98,18 +99,11 @@ class Pauses:
     """The time of day until which an autoscaler has to wait for its next verdict, in seconds."""
 
     def __init__(self, most: int = MOST_PAUSES) -> None:
-        self._most = most
-        self._ends: dict[Key, int] = {}
+        self._ends: FIFOCache[Key, int] = FIFOCache(most)
 
     def begin(self, key: Key, now: int, seconds: int) -> None:
-        if not seconds:
-            return
-        if len(self._ends) >= self._most:
-            self._ends = {other: end for other, end in self._ends.items() if end > now}
-        self._ends.pop(key, None)
-        while len(self._ends) >= self._most:
-            del self._ends[next(iter(self._ends))]
-        self._ends[key] = now + seconds
+        if seconds:
+            self._ends[key] = now + seconds
 
     def end_of(self, key: Key, now: int) -> int:
         """Return when an autoscaler may have a verdict, `now` if it may have one at once."""
@@ -127,9 +121,10 @@ class ForecastWorker(Protocol):
 class ForecastBook:
     """The forecasts of the autoscalers that ask for one, while `run` runs."""
 
+    controller: Controller
+    """Set before the first autoscaler comes."""
+
     def __init__(self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring) -> None:
-        self.controller: Controller | None = None
-        """None before this process begins to scale."""
         self._worker = worker
         self._queries = queries
         self._monitoring = monitoring
@@ -156,10 +151,10 @@ class ForecastBook:
 
     # -- the tasks -------------------------------------------------------------------------------------------
 
-    async def run(self, controller: Controller) -> None:
+    async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_when_due(controller), name="forecasts: steps")
-            group.create_task(self._work_when_queued(controller), name="forecasts: jobs")
+            group.create_task(self._look_when_due(), name="forecasts: steps")
+            group.create_task(self._work_when_queued(), name="forecasts: jobs")
 
     def begin(self, number: int, slot: StoreSlot) -> VerdictStore:
         """Begin a term of a slice: its verdicts are stored, those of its previous owner are read first."""
@@ -175,33 +170,37 @@ class ForecastBook:
         entries = list(self._entries.items())
         return [entry for key, entry in entries if slices.slice_of(key.namespace) == number]
 
-    async def _look_when_due(self, controller: Controller) -> None:
+    def _now(self) -> int:
+        """Return the time of day, in seconds."""
+        return self.controller.loop.clock.time_of_day() // SECOND
+
+    async def _look_when_due(self) -> None:
         while True:
             self._sooner.clear()
-            due = controller.loop.clock.time_of_day() // SECOND + STEP
+            due = self._now() + STEP
             with self._defects.contain(_UNEXPECTED):
-                due = await self.look(controller)
-            await wait_for(self._sooner, controller.loop.seconds_until(due * SECOND))
+                due = await self.look()
+            await wait_for(self._sooner, self.controller.loop.seconds_until(due * SECOND))
 
-    async def _work_when_queued(self, controller: Controller) -> None:
+    async def _work_when_queued(self) -> None:
         while True:
             has_worked = False
             self._queue.wake.clear()
             with self._defects.contain(_UNEXPECTED):
-                has_worked = await self.work(controller)
+                has_worked = await self.work()
             if not has_worked:
                 await self._queue.wake.wait()
 
-    async def look(self, controller: Controller) -> int:
+    async def look(self) -> int:
         """Compute the minimums of a minute that has begun and queue the jobs that are due.
 
         Return when there is more to do, in seconds.
         """
-        now = controller.loop.clock.time_of_day() // SECOND
-        await self._restore_all(controller, now)
+        now = self._now()
+        await self._restore_all(now)
         before, self._index = self._index, now // STEP
         if self._index != before and before is not None:
-            await self._step(controller, self._index)
+            await self._step(self._index)
         due_now = iter(functools.partial(self._jobs.pop, now), None)
         await run_steps(in_steps(due_now, functools.partial(self._enqueue, now), self._defects))
         following, due = (now // STEP + 1) * STEP, self._jobs.next_due()
@@ -209,31 +208,24 @@ class ForecastBook:
             following = min(following, now + _SOON)
         return following if due is None else min(following, int(due))
 
-    async def _restore_all(self, controller: Controller, now: int) -> None:
+    async def _restore_all(self, now: int) -> None:
         numbers = {slices.slice_of(key.namespace) for key in self._entries}
-        stores = {number: self._stores[number] for number in numbers if number in self._stores}
-        await asyncio.gather(*(store.begin() for store in stores.values()))
+        await asyncio.gather(*(self._stores[number].begin() for number in numbers & self._stores.keys()))
         self._has_unknown = False
-        restorable = [
-            entry
-            for key, entry in self._entries.items()
-            if (store := stores.get(slices.slice_of(key.namespace))) is not None
-            and entry.state.spec.object.metadata.uid in store.unclaimed
-        ]
-        restore = functools.partial(self._restore, controller, stores, now)
+        restorable = [entry for entry in self._entries.values() if self._find_store(entry) is not None]
+        restore = functools.partial(self._restore, now)
         await run_steps(in_steps(restorable, restore, self._defects, KIND.in_a_row))
 
-    def _restore(
-        self,
-        controller: Controller,
-        stores: Mapping[int, VerdictStore],
-        now: int,
-        entry: AutoscalerForecast,
-    ) -> None:
+    def _find_store(self, entry: AutoscalerForecast) -> VerdictStore | None:
+        """Return the store that has an unclaimed verdict on an autoscaler, None without one."""
+        store = self._stores.get(slices.slice_of(entry.state.key.namespace))
+        uid = entry.state.spec.object.metadata.uid
+        return store if store is not None and store.is_unclaimed(uid) else None
+
+    def _restore(self, now: int, entry: AutoscalerForecast) -> None:
         """Go on with the verdict of the previous owner, if it is about what is asked for now."""
-        store = stores[slices.slice_of(entry.state.key.namespace)]
-        key, autoscaler = entry.state.key, entry.state.spec.object
-        if self._entries.get(key) is not entry or autoscaler.metadata.uid not in store.unclaimed:
+        key, autoscaler, store = entry.state.key, entry.state.spec.object, self._find_store(entry)
+        if self._entries.get(key) is not entry or store is None:
             return
         try:
             fingerprint = build_fingerprint(entry.basis, tuple(self._queries(autoscaler)))
@@ -249,39 +241,39 @@ class ForecastBook:
         if stored.is_about(fingerprint, now):
             entry.restore(stored, now)
             self._schedule(entry, entry.due)
-            controller.loop.touch(key)
+            self.controller.loop.touch(key)
         else:
             self._pause(entry, now)
 
     def _enqueue(self, now: int, due: Due) -> None:
         self._queue.add(due.key, judges=self._entries[due.key].is_judged_at(now))
 
-    async def _step(self, controller: Controller, index: int) -> None:
+    async def _step(self, index: int) -> None:
         for count, entry in enumerate(list(self._entries.values()), 1):
             key = entry.state.key
             if self._entries.get(key) is entry:
                 with self._defects.contain(_UNEXPECTED, key):
                     if entry.step(index):
-                        controller.loop.touch(key)
-                    self._show(controller, entry)
+                        self.controller.loop.touch(key)
+                    self._show(entry)
             if count % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    async def work(self, controller: Controller) -> bool:
+    async def work(self) -> bool:
         """Do the job whose turn it is; return whether there was one."""
         key = self._queue.take()
         if key is None:
             return False
-        entry, now = self._entries[key], controller.loop.clock.time_of_day() // SECOND
+        entry, now = self._entries[key], self._now()
         entry.due = now + RETRY  # unless the job says when the next one is
         with self._defects.contain(_UNEXPECTED, key):
-            await self._do(controller, entry, now)
+            await self._do(entry, now)
         if self._entries.get(key) is entry:
             self._schedule(entry, entry.due)
         await asyncio.sleep(0)
         return True
 
-    async def _do(self, controller: Controller, entry: AutoscalerForecast, now: int) -> None:
+    async def _do(self, entry: AutoscalerForecast, now: int) -> None:
         key, judges = entry.state.key, entry.is_judged_at(now)
         try:
             job = entry.build_job(self._queries, now)
@@ -298,27 +290,25 @@ class ForecastBook:
         if after is entry:
             self._monitoring.forecast_values.set(answer.values)
             entry.take(answer, now, judges=judges)
-            self._show(controller, entry)
+            self._show(entry)
         elif after is not None:  # what the job was for has changed
             self._pause(after, now)
-            self._show(controller, after)
+            self._show(after)
 
-    def _show(self, controller: Controller, entry: AutoscalerForecast) -> None:
+    def _show(self, entry: AutoscalerForecast) -> None:
         has_changed, event = entry.show()
         if event is not None:
-            controller.actuator.event(entry.state.spec.object, event)
+            self.controller.actuator.event(entry.state.spec.object, event)
         if has_changed:
-            controller.loop.touch(entry.state.key)
+            self.controller.loop.touch(entry.state.key)
 
     # -- which autoscalers -----------------------------------------------------------------------------------
 
     def changed(self, key: Key) -> None:
         """Follow an autoscaler that is new, has another spec, or is gone."""
-        if (controller := self.controller) is None:
-            return
         with self._defects.contain(_UNEXPECTED, key):
-            now, known = controller.loop.clock.time_of_day() // SECOND, self._entries.get(key)
-            entry = forecast.follow(controller.find(key), known, self._monitoring, now)
+            now, known = self._now(), self._entries.get(key)
+            entry = forecast.follow(self.controller.find(key), known, self._monitoring, now)
             if entry is known:
                 return
             self._drop(key)
@@ -330,10 +320,9 @@ class ForecastBook:
 
     def clock_set(self) -> None:
         """Follow the time of day: when the clock was set back, a time that is far away says nothing."""
-        if (controller := self.controller) is not None:
-            now = controller.loop.clock.time_of_day() // SECOND
-            for entry in self._entries.values():
-                self._schedule(entry, now if entry.due > now + 2 * HOUR else entry.due)
+        now = self._now()
+        for entry in self._entries.values():
+            self._schedule(entry, now if entry.due > now + 2 * HOUR else entry.due)
 
     def _pause(self, entry: AutoscalerForecast, now: int) -> None:
         """Let the first verdict wait, if the autoscaler had another one a short time ago."""

@@ -26,7 +26,7 @@ from adapter.autoscaler.metrics.sources import (
 )
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import InternalError, KubernetesError
-from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
+from adapter.kubernetes.metrics_api import MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors
 from adapter.model.autoscaling import hpa
 from adapter.model.field_selectors import FieldSelector
@@ -163,7 +163,7 @@ class SourceFactory:
             samples = await self.provider.sample_objects(question, (name,), ttl)
             if samples is not None:
                 return _of_samples(samples)
-            asking = self.api.described(Described(resource, namespace, name), metric, str(narrowed))
+            asking = self.api.described(resource, namespace, name, metric, str(narrowed))
             return await self._ask_api(asking, _of_one, metric)
 
         key = ("object", namespace, described, metric, narrowed)

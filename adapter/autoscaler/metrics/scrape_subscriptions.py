@@ -142,16 +142,15 @@ class ScrapeSubscriptions:
     scraped: ScrapedValues
     followers: TargetFollowers
     defects: Defects
-    endpoints: EndpointSubscriptions | None = None
-    """Those of external metrics; None if no rule names any."""
+    endpoints: EndpointSubscriptions
+    """Those of external metrics."""
     rules_changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set when metrics may have started or stopped being scraped."""
     _subscriptions: dict[Key, "_Subscription"] = field(default_factory=dict, init=False)
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
-        if self.endpoints is not None:
-            self.endpoints.put(autoscaler)
+        self.endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
         listed = scale_down.scraped_metrics(spec.removal_order, spec.metrics or ())
         metrics = frozenset(metric for metric in map(_scraped_metric, listed) if metric is not None)
@@ -165,8 +164,7 @@ class ScrapeSubscriptions:
             subscription.settle()
 
     def remove(self, key: Key) -> None:
-        if self.endpoints is not None:
-            self.endpoints.remove(key)
+        self.endpoints.remove(key)
         self._remove(key)
 
     def _remove(self, key: Key) -> None:

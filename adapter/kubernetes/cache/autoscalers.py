@@ -11,7 +11,7 @@ import abc
 import functools
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -29,6 +29,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     KIND,
     FastPathAutoscaler,
+    Metadata,
     NativeAutoscaler,
 )
 from adapter.model.autoscaling.hpa import (
@@ -92,13 +93,7 @@ class WatchedHPA(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class _HPAMetadata(Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    annotations: Mapping[str, str] | None = None
-    labels: Mapping[str, str] | None = None
+class _HPAMetadata(Metadata, frozen=True):
     owner_references: tuple[CrossVersionObjectReference, ...] | None = None
 
 

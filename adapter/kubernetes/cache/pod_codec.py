@@ -53,7 +53,8 @@ _RESOURCE_BYTES = 400  # estimated memory of one resource
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
     """The kept part of a pod's spec. `key` identifies it, `users` is the number of pods that share it.
 
-    `ports` are the named TCP ports of its containers, `port_owners` as in `PodFacts`.
+    With `host_network` a pod uses its node's address. `ports` are the named TCP ports of its containers,
+    `port_owners` as in `PodFacts`.
     """
 
     containers: tuple[Container, ...] = ()
@@ -77,15 +78,6 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
     ip: str = ""
     spec: SharedSpec = msgspec.field(default_factory=SharedSpec)
     starting: int = 0
-
-    @property
-    def host_network(self) -> bool:
-        """Whether it uses its node's address."""
-        return self.spec.host_network
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        return self.spec.ports
 
     @property
     def port_owners(self) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ import msgspec
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model import api_selectors, memo
 from adapter.model.api_selectors import APISelector
+from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus, Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
@@ -57,15 +58,10 @@ def lose(lost: Unreadable, _: ObservedScale | None) -> ObservedScale:
 # -- Scale objects -------------------------------------------------------------------------------------------
 
 
-class _ScaleMetadata(Struct, frozen=True):
-    resource_version: str = ""
-    uid: str = ""
-
-
 class _WireScale(Struct, frozen=True):
     """A Scale of autoscaling/v1. Metadata are required: an empty object is not a scale of 0."""
 
-    metadata: _ScaleMetadata
+    metadata: Metadata
     spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
 

@@ -10,7 +10,7 @@ from adapter.bounds.schedule.documents import KIND, FastPathSchedule
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, Metadata
 from adapter.model.resources import known_kind
 
 SCHEDULES = known_kind(API_VERSION, KIND)
@@ -31,15 +31,8 @@ class WatchedSchedule(msgspec.Struct, frozen=True):
     status: bytes = b""
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    generation: int = 0
-
-
 class _Head(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: Metadata = Metadata()
     status: msgspec.Raw = msgspec.Raw(b"")
 
 

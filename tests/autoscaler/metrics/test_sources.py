@@ -14,7 +14,8 @@ from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL, Feed
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
-from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
+from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.kubernetes.metrics_api import TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.label_selectors import parse_selector
 from adapter.model.learned_usage import LearnedUsage
@@ -37,7 +38,7 @@ from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
-from tests.support.world import FRESHNESS, FakePod, RulesWorld, world
+from tests.support.world import FRESHNESS, RulesWorld, scraped_pod, world
 
 RULES = """
 rules:
@@ -51,7 +52,7 @@ RATES = RULES.replace(
     "sum(<<.Series>>{{<<.LabelMatchers>>}})", "sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[1m]))"
 )
 LISTS = {"all": (SeriesInfo("load", frozenset({"namespace", "pod"}), 3),)}
-A, B, C = (FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
+A, B, C = (scraped_pod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 DOWN = ScrapeError("timeout", "no answer in 1 s")
 CONTAINER = {
     "type": "ContainerResource",
@@ -110,8 +111,8 @@ class Other:
         self.asked.append(asked)
         return self._custom()
 
-    async def described(self, described: Described, *asked: str) -> Sequence[TimedCustomValue]:
-        self.asked.append((*described, *asked))
+    async def described(self, *asked: str) -> Sequence[TimedCustomValue]:
+        self.asked.append(asked)
         return self._custom()
 
     async def external(self, *asked: str) -> Sequence[TimedExternalValue]:
@@ -161,7 +162,7 @@ class SourceBench:
     def read(self, source: MetricSource) -> Any:
         return source.read(self.view())
 
-    async def scrape(self, bodies: Mapping[str, str], pods: Sequence[FakePod]) -> None:
+    async def scrape(self, bodies: Mapping[str, str], pods: Sequence[WatchedPod]) -> None:
         """Scrape pods, which show what `bodies` has by address."""
         self.here.reader.bodies = dict(bodies)
         self.here.scraped.want("shop/web", "shop", ["load"], pods)
@@ -222,11 +223,11 @@ async def test_pods_that_are_all_scraped_need_no_prometheus() -> None:
 @pytest.mark.parametrize(
     "never",
     [
-        pytest.param(C._replace(host_network=True), id="in its node's network"),
-        pytest.param(C._replace(ports={}), id="without the rule's port"),
+        pytest.param(scraped_pod(C.name, C.ip, host_network=True), id="in its node's network"),
+        pytest.param(scraped_pod(C.name, C.ip, ports={}), id="without the rule's port"),
     ],
 )
-async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(never: FakePod) -> None:
+async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(never: WatchedPod) -> None:
     async with bench() as here:
         await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B, never])
         here.provided.objects = samples(20, c=7000)
@@ -237,7 +238,7 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
 
 async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_yet() -> None:
     async with bench() as here:
-        await here.scrape({A.ip: "load 1"}, [A, B._replace(ports={"http": 80})])
+        await here.scrape({A.ip: "load 1"}, [A, scraped_pod(B.name, B.ip, ports={"http": 80})])
         here.provided.objects = ObjectSamples({"b": 7000}, {}, 0.0, None)
         source = here.open(pods_metric(name="load"))
 
@@ -261,7 +262,7 @@ async def test_why_no_pod_has_a_value() -> None:
         await here.here.scrape()
         assert here.read(source).message == f"{text}; not scraped: b: 10.0.0.2:8080: Connection refused"
 
-        starting = [pod._replace(ready="False") for pod in (A, B, C)]
+        starting = [scraped_pod(pod.name, pod.ip, ready="False") for pod in (A, B, C)]
         await here.scrape({}, starting)
         assert here.read(source).message == f"{text}; a is not scraped now: 10.0.0.1:8080: cannot connect"
         assert source.scrape_fault == ""  # type: ignore[union-attr]

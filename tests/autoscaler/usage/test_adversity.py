@@ -24,7 +24,7 @@ from adapter.scrape.targets import OwnUsage
 from tests.autoscaler.metrics.test_sources import SourceBench, bench
 from tests.autoscaler.usage.test_source import RULES, serve
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pod
-from tests.support.world import FakePod
+from tests.support.world import scraped_pod
 
 PERIOD, COVERED = 15, 30
 """Seconds between two samples of the containers' usage, and those that a sample covers."""
@@ -109,7 +109,7 @@ class MisledWorkload:
             self.show(each, used, self.second)
         shown = {each.address: f"process_cpu_seconds_total {each.counter!r}" for each in self.pods}
         self.here.here.reader.bodies = dict(shown)
-        scraped = [FakePod(each.name, each.address) for each in self.pods]
+        scraped = [scraped_pod(each.name, each.address) for each in self.pods]
         self.here.here.scraped.want("shop/web", "shop", [OwnUsage.CPU], scraped)
         await self.here.here.scrape()
         if self.second % PERIOD == 0:

@@ -33,7 +33,7 @@ from tests.support.clock import FakeClock
 from tests.support.processor import limited
 from tests.support.scaling import cpu_metric, pod
 from tests.support.scraping import LoneScraper
-from tests.support.world import FakePod
+from tests.support.world import scraped_pod
 
 STEP, RATE, WINDOW = 3, 6, 30
 """Seconds between two scrapes, and those that a rate and the usage of the container cover."""
@@ -43,7 +43,7 @@ AMOUNT = 0.075
 
 WORK, GO_WORK = "/work?ms=15", "/api/v1/query?query=count_over_time(vector(1)[5h:1s])"
 
-POD = FakePod("a", "10.0.0.1")
+POD = scraped_pod("a", "10.0.0.1")
 CPU_TIME = "sum(rate(process_cpu_time_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)"
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

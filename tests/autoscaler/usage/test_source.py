@@ -21,7 +21,7 @@ from adapter.rules.compile import compile_rules
 from adapter.scrape.targets import OwnUsage
 from tests.autoscaler.metrics.test_sources import CONTAINER, SourceBench, bench
 from tests.support.scaling import cpu_metric, pod
-from tests.support.world import FakePod
+from tests.support.world import scraped_pod
 
 RULES = """
 resourceRules:
@@ -38,7 +38,7 @@ resourceRules:
     containerLabel: container
   window: 1m
 """
-PODS = tuple(FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
+PODS = tuple(scraped_pod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 CALM, STEEP = 0.2, 0.8
 PERIOD = 15
 """Seconds between two samples of the containers' usage, each of which covers twice that time."""

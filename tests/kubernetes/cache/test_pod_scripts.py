@@ -105,7 +105,7 @@ class PodScript:
         facts = {
             "started": found.started,
             "cost": found.cost,
-            "ports": found.ports,
+            "ports": found.spec.ports,
             "owners": found.port_owners,
             "requests": requests,
         }

@@ -128,8 +128,8 @@ async def test_pods_of_a_cluster(cluster: Cluster) -> None:
         assert watch.count("") == 4
         found = watch.find("other", "a")
         assert found is not None
-        assert (found.namespace, found.ip, found.host_network) == ("other", "10.1.2.3", False)
-        assert found.ports == {"http": 8080, "metrics": 9090}
+        assert (found.namespace, found.ip, found.spec.host_network) == ("other", "10.1.2.3", False)
+        assert found.spec.ports == {"http": 8080, "metrics": 9090}
         assert watch.find("other", "b") is None
         assert watch.find("nowhere", "b") is None
         cluster.create(pod("d", app="web"))
@@ -154,7 +154,7 @@ def test_the_facts_are_those_of_the_model(watch: PodCache, change: JSON) -> None
     assert {field: getattr(found, field) for field in expected.__struct_fields__} == msgspec.structs.asdict(
         expected
     )
-    assert found.host_network is bool(document["spec"].get("hostNetwork"))
+    assert found.spec.host_network is bool(document["spec"].get("hostNetwork"))
 
 
 def test_the_container_is_known_of_a_bounded_number_of_ports(watch: PodCache) -> None:
@@ -175,7 +175,10 @@ def test_alike_pods_share_what_is_alike(watch: PodCache) -> None:
     changed, _ = watch.select("default", WEB)
     assert (changed.ready, changed.name is first.name, changed.ip is first.ip) == ("False", True, True)
     put(watch, pod("b", app="web") | {"spec": {"containers": CONTAINERS[:1]}})
-    assert [found.ports.keys() for found in watch.select("default", WEB)] == [{"http", "metrics"}, {"http"}]
+    assert [found.spec.ports.keys() for found in watch.select("default", WEB)] == [
+        {"http", "metrics"},
+        {"http"},
+    ]
 
 
 def test_pods_and_selectors_that_are_gone_leave_nothing(watch: PodCache) -> None:
