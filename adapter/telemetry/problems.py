@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachetools import FIFOCache
+
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, write_instant
@@ -55,7 +57,7 @@ class Defects:
 
     def __init__(self, monitoring: Monitoring) -> None:
         self._count = monitoring.scaler_defects
-        self._logged: dict[int, None] = {}
+        self._logged: FIFOCache[int, None] = FIFOCache(REMEMBERED)
 
     def note(self, message: str, error: Exception, subject: object = "") -> None:
         """Count an error, and log it unless it repeats. `message` is constant, `subject` names the object."""
@@ -64,8 +66,6 @@ class Defects:
         seen = hash((message, text, type(error)))
         if seen in self._logged:
             return
-        if len(self._logged) >= REMEMBERED:
-            del self._logged[next(iter(self._logged))]
         self._logged[seen] = None
         log.error(message, exc_info=error, extra=facts(**({"subject": text} if text else {})))
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
 from adapter.model import visible
-from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling import fastpath_autoscaler, forecast
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     HPA_API_VERSION,
@@ -119,8 +119,10 @@ def read_parts(
 
 
 def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
-    """Yield the violations of `fastpath_autoscaler.validate_file` as faults."""
-    violations = fastpath_autoscaler.validate_file(autoscaler, floor_metric=floor_metric)
+    """Yield the violations of an autoscaler as faults, and what is wrong in a file: an unknown time zone."""
+    violations = fastpath_autoscaler.validate(autoscaler, floor_metric=floor_metric)
+    if (wanted := autoscaler.spec.forecast) is not None:
+        violations += forecast.check_zone(wanted)
     for path, problem, value, detail in violations:
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 

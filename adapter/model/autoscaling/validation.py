@@ -151,7 +151,9 @@ def _source(source: hpa.MetricSource, path: str) -> Violations:
         else:
             yield from _dns_name(f"{path}.container", source.container, _LABEL, _LABEL_RULE, 63)
     if isinstance(source, hpa.ObjectMetricSource | hpa.ExternalMetricSource | hpa.PodsMetricSource):
-        yield from _identifier(source.metric, f"{path}.metric")
+        if not source.metric.name:
+            yield required(f"{path}.metric.name", "must specify a metric name")
+        yield from check_segment(f"{path}.metric.name", source.metric.name)
     yield from _target(source.target, f"{path}.target")
     yield from _numbers(source, f"{path}.target")
 
@@ -194,12 +196,6 @@ def _target(target: hpa.MetricTarget, path: str) -> Violations:
             yield invalid(f"{path}.{name}", quote(str(quantity)), "must be positive")
     if target.average_utilization is not None and target.average_utilization < 1:
         yield invalid(f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0")
-
-
-def _identifier(metric: hpa.MetricIdentifier, path: str) -> Violations:
-    if not metric.name:
-        yield required(f"{path}.name", "must specify a metric name")
-    yield from check_segment(f"{path}.name", metric.name)
 
 
 def _container_resource(name: str, path: str) -> Violations:
