@@ -59,14 +59,6 @@ def decode_object(text: bytes | msgspec.Raw) -> FastPathAutoscaler:
         raise InputError([Fault("", "", f"not JSON: {error}")]) from None
 
 
-def documents_in(tree: object) -> Iterator[tuple[str, object]]:
-    """Yield path and value of each object of a document: of a List its items, else the document itself."""
-    if isinstance(tree, dict) and tree.get("kind") == "List" and isinstance(items := tree.get("items"), list):
-        yield from ((f"items[{index}].", item) for index, item in enumerate(items))
-    else:
-        yield "", tree
-
-
 def kind_of(tree: object) -> str:
     """Return the kind of a document of any version, "" if it is no autoscaler."""
     kind = tree.get("kind") if isinstance(tree, dict) else None

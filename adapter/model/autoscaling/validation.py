@@ -61,13 +61,8 @@ def validate(autoscaler: hpa.HorizontalPodAutoscaler, *, stored: bool = False) -
     violations = [*_metadata(autoscaler.metadata), *_spec(autoscaler.spec, stored=stored)]
     if status := autoscaler.status:
         counts = {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas}
-        violations += [_negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
+        violations += [negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
     return violations
-
-
-def validate_scale(scale: hpa.Scale) -> list[Violation]:
-    replicas = scale.spec.replicas
-    return [_negative("spec.replicas", str(replicas))] if replicas < 0 else []
 
 
 def _metadata(meta: hpa.ObjectMeta) -> Violations:
@@ -229,7 +224,7 @@ def _rules(rules: hpa.HPAScalingRules | None, path: str) -> Violations:
     for index, policy in enumerate(rules.policies or ()):
         yield from _policy(policy, f"{path}.policies[{index}]")
     if rules.tolerance is not None and rules.tolerance.sign < 0:
-        yield _negative(f"{path}.tolerance", quote(str(rules.tolerance)))
+        yield negative(f"{path}.tolerance", quote(str(rules.tolerance)))
 
 
 def _policy(policy: hpa.HPAScalingPolicy, path: str) -> Violations:
@@ -265,7 +260,7 @@ def invalid(path: str, value: str, detail: str) -> Violation:
     return Violation(path, "Invalid value", value, detail)
 
 
-def _negative(path: str, value: str) -> Violation:
+def negative(path: str, value: str) -> Violation:
     return invalid(path, value, "must be greater than or equal to 0")
 
 
