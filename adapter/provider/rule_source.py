@@ -217,11 +217,8 @@ class RuleSource:
     async def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
         self.faults = in_order(faults)
         self._ruleset = ruleset
-        if faults:
-            text = "; ".join(map(str, self.faults))
-            self._problems.report("config", "rules left out", text, faults=len(faults))
-        else:
-            self._problems.resolve("config")
+        text = "; ".join(map(str, self.faults))
+        self._problems.follow("config", "rules left out", text, faults=len(faults))
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())

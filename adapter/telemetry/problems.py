@@ -130,6 +130,13 @@ class ProblemLog:
         active.texts.add(cause)
         log.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
 
+    def follow(self, fault: str, message: str, text: str, **details: Any) -> None:
+        """Report a problem without a subject, or end it if there is no text."""
+        if text:
+            self.report(fault, message, text, **details)
+        else:
+            self.resolve(fault)
+
     def since(self, fault: str) -> str:
         """Return since when a problem without a subject is active, in UTC, "" if it is not."""
         active = self._active.get((fault, ""))
