@@ -87,7 +87,7 @@ def main(options: CertsOptions) -> int:
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     previous = _read_authorities(options.previous, now) if options.previous else b""
     valid = timedelta(days=options.days)
-    names = tls.service_names(service.name, service.namespace)
+    names = service_names(service.name, service.namespace)
     stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
     issued = tls.issue(service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
     authorities = issued.authority + previous
@@ -154,6 +154,12 @@ def _component(bundle: str) -> dict[str, Any]:
 def _dump(document: object) -> str:
     text: str = yaml.safe_dump(document, sort_keys=False, width=1_000_000)
     return text
+
+
+def service_names(service: str, namespace: str) -> tuple[str, ...]:
+    """Return the DNS names of a Service in a cluster; kube-apiserver uses ``<service>.<namespace>.svc``."""
+    within = f"{service}.{namespace}"
+    return (service, within, f"{within}.svc", f"{within}.svc.cluster.local")
 
 
 def _read_authorities(name: str, now: datetime) -> bytes:

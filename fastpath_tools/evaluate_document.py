@@ -201,7 +201,8 @@ def _checked(document: EvaluateDocument, source: str) -> EvaluateDocument:
         meta = replace(meta, namespace=document.scale.metadata.namespace or "default")
     hpa = replace(hpa, metadata=meta, spec=with_defaults(hpa.spec))
     violations = [("hpa", violation) for violation in validation.validate(hpa, stored=True)]
-    violations += [("scale", violation) for violation in validation.validate_scale(document.scale)]
+    if (replicas := document.scale.spec.replicas) < 0:
+        violations.append(("scale", validation.negative("spec.replicas", str(replicas))))
     faults += [
         Fault(f"{where}.{path}", ": ".join(filter(None, (problem, value))), detail, source)
         for where, (path, problem, value, detail) in violations

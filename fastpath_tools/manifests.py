@@ -8,7 +8,6 @@ from adapter.bounds.schedule import documents as schedule_documents
 from adapter.bounds.schedule.documents import FastPathSchedule
 from adapter.cli import command_line
 from adapter.errors import Fault, InputError
-from adapter.model.autoscaling import documents as autoscaler_documents
 from fastpath_tools import yaml_documents
 from fastpath_tools.yaml_documents import YAMLDocument
 
@@ -47,8 +46,16 @@ def objects_in(text: str, source: str, faults: list[Fault]) -> Iterator[Manifest
         if isinstance(document, InputError):
             faults += document.faults
             continue
-        for place, tree in autoscaler_documents.documents_in(document.value):
+        for place, tree in documents_in(document.value):
             yield ManifestObject(tree, place, document, source)
+
+
+def documents_in(tree: object) -> Iterator[tuple[str, object]]:
+    """Yield path and value of each object of a document: of a List its items, else the document itself."""
+    if isinstance(tree, dict) and tree.get("kind") == "List" and isinstance(items := tree.get("items"), list):
+        yield from ((f"items[{index}].", item) for index, item in enumerate(items))
+    else:
+        yield "", tree
 
 
 def mapping_at(tree: object, *keys: str) -> dict[str, Any]:

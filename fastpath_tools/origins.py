@@ -4,12 +4,13 @@ KEDA makes the HPA of a ScaledObject and serves its metrics. kube-metrics-adapte
 an HPA ask for, as long as the HPA exists. Both end, or begin again, when an HPA is replaced.
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from adapter.model.autoscaling import boost
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+from adapter.model.autoscaling.fastpath_autoscaler import GROUP, HPA_KIND, KIND
 from fastpath_tools.manifests import listed_at, mapping_at
 
 COLLECTOR = "kube-metrics-adapter"
@@ -30,6 +31,21 @@ def owner_of(tree: Mapping[str, Any]) -> str:
         for owner in _owners(tree)
     )
     return boost.find_owner(owners, {name: text for name, text in labels.items() if isinstance(text, str)})
+
+
+def unknown_annotations(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
+    """Yield the annotations of an HPA that look like ours and are not, each with what was expected."""
+    prefix = f"{GROUP}/"
+    known = [name.removeprefix(prefix) for name in boost.ANNOTATIONS]
+    for name in annotations or {}:
+        if name.startswith(prefix) and name not in boost.ANNOTATIONS:
+            near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
+            hint = (
+                f"did you mean {prefix}{near[0]}?"
+                if near
+                else f"expected one of {', '.join(boost.ANNOTATIONS)}"
+            )
+            yield name, f"unknown annotation, {hint}"
 
 
 def controller_of(tree: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ async def run(
                 security.access,
                 own_metrics=monitoring,
                 clock=clock,
-                resource_provider=served.resource_provider,
+                ask_usages=served.resource_provider.resource,
                 access_log=access_log,
                 show_autoscalers=None if scaler is None else scaler.show,
             ),
@@ -135,11 +135,10 @@ async def run(
             shutdown_delay=options.shutdown_delay,
             share_port=options.permit_port_sharing,
         )
-        await server.start()
-        stack.push_async_callback(server.stop)
+        await _start(server, stack)
         await _open_probes(options, health, stack)
         if scaler is not None:
-            await _open_local_pages(options, health, monitoring, scaler, stack)
+            await _start(LocalPages(options.local_address, health, monitoring, scaler.show), stack)
         work = {
             **_common_work(runtime, rules),
             **security.tasks(problems, clock),
@@ -184,7 +183,8 @@ async def run_scaler(
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced), other])
         monitoring.ready.labels("scale").set_function(health.is_ready)
         await _open_probes(options, health, stack)
-        pages = await _open_local_pages(options, health, monitoring, scaler, stack)
+        pages = LocalPages(options.local_address, health, monitoring, scaler.show)
+        await _start(pages, stack)
         security: Security | None = None
         if address := checks.split_bind_address(options.metrics_bind_address):
             # Self-metrics and journal over HTTPS: the server of the metrics APIs with no API group, so it
@@ -200,8 +200,7 @@ async def run_scaler(
                 show_autoscalers=scaler.show,
             )
             server = MetricsServer(handler, security.certificate, shutdown, host=address[0], port=address[1])
-            await server.start()
-            stack.push_async_callback(server.stop)
+            await _start(server, stack)
         work = _common_work(runtime, rules) | {"scrapes": runtime.scraped.run()}
         if security is not None:
             work |= security.tasks(problems, clock)
@@ -284,22 +283,16 @@ def _open_scaler(
     return Scaler(options, runtime, values, build_usages, random=random.random, pods=pods)
 
 
-async def _open_local_pages(
-    options: Options, health: Health, monitoring: Monitoring, scaler: "Scaler", stack: AsyncExitStack
-) -> LocalPages:
-    pages = LocalPages(options.local_address, health, monitoring, scaler.show)
-    await pages.start()
-    stack.push_async_callback(pages.stop)
-    return pages
+async def _start(part: LocalPages | MetricsServer | ProbeListener, stack: AsyncExitStack) -> None:
+    await part.start()
+    stack.push_async_callback(part.stop)
 
 
 async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) -> None:
     """Answer the kubelet's probes until `stack` ends, if an address is configured for them."""
     address = checks.split_bind_address(options.health_probe_bind_address)
     if address is not None:
-        listener = ProbeListener(*address, health)
-        await listener.start()
-        stack.push_async_callback(listener.stop)
+        await _start(ProbeListener(*address, health), stack)
 
 
 def _groups(options: Options, config: RulesConfig) -> set[str]:

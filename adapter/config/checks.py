@@ -14,29 +14,20 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def above_zero(seconds: float) -> str:
-    return "" if seconds > 0 else "expected a duration above 0"
+def expect(what: str, is_good: Callable[..., bool]) -> Callable[..., str]:
+    """Return a check with one sentence."""
+    return lambda value: "" if is_good(value) else f"expected {what}"
 
 
-def positive(number: float) -> str:
-    return "" if number > 0 else "expected a number above 0"
+def one_of(*words: str) -> Callable[..., str]:
+    return expect(f"{', '.join(words[:-1])} or {words[-1]}", words.__contains__)
 
 
-def not_negative(number: float) -> str:
-    return "" if number >= 0 else "expected 0 or more"
-
-
-def one_of(*words: str) -> Callable[[str], str]:
-    expected = f"expected {', '.join(words[:-1])} or {words[-1]}"
-    return lambda text: "" if text in words else expected
-
-
-def is_given(text: str) -> str:
-    return "" if text else "expected a path"
-
-
-def rules_paths(paths: tuple[str, ...]) -> str:
-    return "" if all(paths) else "expected the path of a rules file, or of a folder of them"
+above_zero = expect("a duration above 0", lambda seconds: seconds > 0)
+positive = expect("a number above 0", lambda number: number > 0)
+not_negative = expect("0 or more", lambda number: number >= 0)
+is_given = expect("a path", bool)
+rules_paths = expect("the path of a rules file, or of a folder of them", all)
 
 
 def is_label(name: str) -> bool:
@@ -44,8 +35,7 @@ def is_label(name: str) -> bool:
     return _LABEL.fullmatch(name) is not None
 
 
-def label(name: str) -> str:
-    return "" if is_label(name) else "expected a name of lower-case letters, digits and dashes, at most 63"
+label = expect("a name of lower-case letters, digits and dashes, at most 63", is_label)
 
 
 def is_url(text: str) -> bool:
@@ -58,8 +48,7 @@ def is_url(text: str) -> bool:
     return good and text.isprintable() and " " not in text and not _BROKEN_ESCAPE.search(text)
 
 
-def prometheus_url(url: str) -> str:
-    return "" if is_url(url) else "expected a URL such as http://prometheus.monitoring.svc:9090"
+prometheus_url = expect("a URL such as http://prometheus.monitoring.svc:9090", is_url)
 
 
 def pod_cidrs(cidrs: tuple[str, ...]) -> str:

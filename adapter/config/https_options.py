@@ -84,12 +84,6 @@ def _open_paths(paths: tuple[str, ...]) -> str:
     return "" if all(paths) else "expected paths such as /healthz, none of them empty"
 
 
-def _header_names(names: tuple[str, ...]) -> str:
-    """Check names of HTTP headers, or beginnings of them."""
-    good = all(_HEADER_NAME.fullmatch(name.strip()) for name in names)
-    return "" if good else "expected names of headers such as x-remote-user"
-
-
 def _served_groups(groups: tuple[str, ...]) -> str:
     for group in groups:
         if group not in SERVABLE_GROUPS:
@@ -108,10 +102,15 @@ def _cipher_suites(names: tuple[str, ...]) -> str:
     return f"{reader.shown_text(unknown[0])} is not a cipher suite, {advice}"
 
 
-def _tls_version(version: str) -> str:
-    """Check Go's name of a TLS version; "" stands for the default."""
-    known = version in {"", *_MIN_VERSIONS}
-    return "" if known else f"expected one of {', '.join(_MIN_VERSIONS)}"
+# also beginnings of names
+_header_names = checks.expect(
+    "names of headers such as x-remote-user",
+    lambda names: all(_HEADER_NAME.fullmatch(name.strip()) for name in names),
+)
+_tls_version = checks.expect(
+    f"one of {', '.join(_MIN_VERSIONS)}",
+    lambda version: version in {"", *_MIN_VERSIONS},  # "" stands for the default
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,19 +30,18 @@ _LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a
 _JITTER = 1.2  # client-go's: a retry comes up to this factor late
 
 
-def _lease_duration(seconds: float) -> str:
-    """Check a lease duration; the Lease object has whole seconds."""
-    return "" if seconds >= 1 and seconds == int(seconds) else "expected whole seconds, at least 1s"
-
-
-def _resource_lock(kind: str) -> str:
-    return "" if kind == "leases" else "expected leases: Kubernetes has removed other kinds of locks"
-
-
-def _lease_name(name: str) -> str:
-    """Check what the names of Leases begin with."""
-    good = len(name) <= 180 and _LEASE_NAME.fullmatch(name)
-    return "" if good else "expected the name of a Lease: lower case letters, digits, - and ."
+# the Lease object has whole seconds
+_lease_duration = checks.expect(
+    "whole seconds, at least 1s", lambda seconds: seconds >= 1 and seconds == int(seconds)
+)
+_resource_lock = checks.expect(
+    "leases: Kubernetes has removed other kinds of locks", lambda kind: kind == "leases"
+)
+# what the names of Leases begin with
+_lease_name = checks.expect(
+    "the name of a Lease: lower case letters, digits, - and .",
+    lambda name: len(name) <= 180 and _LEASE_NAME.fullmatch(name) is not None,
+)
 
 
 def _local_address(text: str) -> str:
@@ -104,7 +103,7 @@ class ScalerOptions(CommandOptions):
         FlagType.INT,
         "100",
         "How many decisions of each autoscaler the journal keeps at most, the newest ones.",
-        check=lambda count: "" if 1 <= count <= 20_000 else "expected a number from 1 to 20000",
+        check=checks.expect("a number from 1 to 20000", lambda count: 1 <= count <= 20_000),
     )
     journal_records: bool = _switch(
         "false",

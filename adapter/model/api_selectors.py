@@ -24,13 +24,13 @@ LONGEST_KEY, LONGEST_VALUE = 317, 63
 LONGEST_TEXT = 16 * 1024
 """The longest text of the selector of a metric, as of that of a scale."""
 
-_TEXTS = {
+OPERATOR_TEXTS = {
     Operator.IN: "In",
     Operator.NOT_IN: "NotIn",
     Operator.EXISTS: "Exists",
     Operator.DOES_NOT_EXIST: "DoesNotExist",
 }
-_OPERATORS = {text: operator for operator, text in _TEXTS.items()}
+_OPERATORS = {text: operator for operator, text in OPERATOR_TEXTS.items()}
 
 
 def _drop_empty(part: msgspec.Struct, *names: str) -> None:
@@ -97,7 +97,7 @@ def to_api(selector: LabelSelector) -> APISelector | None:
             case Operator.NOT_EQUALS:
                 raise errors.PlainError(f'"{operator}" is not a valid label selector operator')
             case _:
-                expressions.append(MatchExpression(key, _TEXTS[operator], values))
+                expressions.append(MatchExpression(key, OPERATOR_TEXTS[operator], values))
     return APISelector(labels, tuple(expressions)) if selector.requirements else None
 
 

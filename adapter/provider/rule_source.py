@@ -153,7 +153,7 @@ class RuleSource:
         self._adopted = adopted
         self._sleep = sleep
         self._catalogue: Catalogue | None = None
-        self._ruleset: compiler.Ruleset | None = None
+        self._ruleset = compiler.EMPTY
         self.faults: tuple[Fault, ...] = parsed.faults
         """The faults of the configuration in force: the rules left out, and why."""
         self.refused: tuple[Fault, ...] = ()
@@ -205,7 +205,7 @@ class RuleSource:
         await self._adopt(self._parsed.config, *await self._compile(self._parsed))
 
     async def _compile(
-        self, parsed: Parsed, known: compiler.Ruleset | None = None
+        self, parsed: Parsed, known: compiler.Ruleset = compiler.EMPTY
     ) -> tuple[compiler.Ruleset, tuple[Fault, ...]]:
         """Return the usable rules of files for the resources, and the faults of the others; in a thread."""
         assert self._catalogue is not None
@@ -217,11 +217,8 @@ class RuleSource:
     async def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
         self.faults = in_order(faults)
         self._ruleset = ruleset
-        if faults:
-            text = "; ".join(map(str, self.faults))
-            self._problems.report("config", "rules left out", text, faults=len(faults))
-        else:
-            self._problems.resolve("config")
+        text = "; ".join(map(str, self.faults))
+        self._problems.follow("config", "rules left out", text, faults=len(faults))
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())

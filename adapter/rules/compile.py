@@ -84,8 +84,11 @@ class Ruleset:
         return tuple(dict.fromkeys(rule.config.series_query for rule in (*self.custom, *self.external)))
 
 
+EMPTY = Ruleset()
+
+
 def compile_rules(
-    config: RulesConfig, catalogue: Catalogue, known: Ruleset | None = None
+    config: RulesConfig, catalogue: Catalogue, known: Ruleset = EMPTY
 ) -> tuple[Ruleset, tuple[Fault, ...]]:
     """Return the usable rules and every fault of the others.
 
@@ -96,11 +99,7 @@ def compile_rules(
     while Prometheus is down.
     """
     faults: list[Fault] = []
-    before = (
-        {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external}
-        if known
-        else {}
-    )
+    before = {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external}
 
     def compiled(entry: RuleConfig, *, describes: bool) -> Rule | None:
         rule = before.get((entry.source, entry.path))
@@ -113,8 +112,8 @@ def compile_rules(
     resource: ResourceRules | None = None
     usage: UsageEntry | None = None
     if config.resource_rules is not None:
-        usage = _compile_usage(config.resource_rules, catalogue, faults, known.usage if known else None)
-        if known and known.resource is not None and known.resource.config == config.resource_rules:
+        usage = _compile_usage(config.resource_rules, catalogue, faults, known.usage)
+        if known.resource is not None and known.resource.config == config.resource_rules:
             resource = known.resource
         elif config.resource_rules.queries:
             resource = _compile_resource_rules(config.resource_rules, catalogue, faults)

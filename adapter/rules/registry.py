@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from adapter.model import steps
 from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
 from adapter.model.steps import Steps
@@ -106,13 +105,6 @@ SeriesMemory = Mapping[str, tuple[KnownSeries, ...]]
 """The known series by selector, in the order in which later names win."""
 
 
-def remember(
-    memory: SeriesMemory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
-) -> dict[str, tuple[KnownSeries, ...]]:
-    """Run `remembering` to its end."""
-    return steps.run(remembering(memory, selector, answer, whole=whole))
-
-
 def remembering(
     memory: SeriesMemory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
 ) -> Steps[dict[str, tuple[KnownSeries, ...]]]:
@@ -147,13 +139,6 @@ def remembering(
         labels, every = shared.setdefault(labels, labels), shared.setdefault(every, every)
         kept.append(KnownSeries(SeriesInfo(series.name, every, number), 0, labels))
     return {**memory, selector: tuple(kept)}
-
-
-def build(
-    ruleset: Ruleset, memory: SeriesMemory, generation: int, reserved: Collection[str] = frozenset()
-) -> Registry:
-    """Run `building` to its end."""
-    return steps.run(building(ruleset, memory, generation, reserved))
 
 
 def building(

@@ -385,12 +385,6 @@ def issue(
     return IssuedCertificate(leaf.public_bytes(pem), key, authority.public_bytes(pem))
 
 
-def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the DNS names of a Service in a cluster; kube-apiserver uses ``<service>.<namespace>.svc``."""
-    within = f"{service}.{namespace}"
-    return (service, within, f"{within}.svc", f"{within}.svc.cluster.local")
-
-
 def _alternate(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))

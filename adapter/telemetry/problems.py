@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachetools import FIFOCache
+
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, write_instant
@@ -55,7 +57,7 @@ class Defects:
 
     def __init__(self, monitoring: Monitoring) -> None:
         self._count = monitoring.scaler_defects
-        self._logged: dict[int, None] = {}
+        self._logged: FIFOCache[int, None] = FIFOCache(REMEMBERED)
 
     def note(self, message: str, error: Exception, subject: object = "") -> None:
         """Count an error, and log it unless it repeats. `message` is constant, `subject` names the object."""
@@ -64,8 +66,6 @@ class Defects:
         seen = hash((message, text, type(error)))
         if seen in self._logged:
             return
-        if len(self._logged) >= REMEMBERED:
-            del self._logged[next(iter(self._logged))]
         self._logged[seen] = None
         log.error(message, exc_info=error, extra=facts(**({"subject": text} if text else {})))
 
@@ -129,6 +129,13 @@ class ProblemLog:
             return
         active.texts.add(cause)
         log.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
+
+    def follow(self, fault: str, message: str, text: str, **details: Any) -> None:
+        """Report a problem without a subject, or end it if there is no text."""
+        if text:
+            self.report(fault, message, text, **details)
+        else:
+            self.resolve(fault)
 
     def since(self, fault: str) -> str:
         """Return since when a problem without a subject is active, in UTC, "" if it is not."""

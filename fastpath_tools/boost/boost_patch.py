@@ -137,7 +137,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
         annotations = tree["metadata"].get("annotations") or {}
         annotations = annotations | {MODE_ANNOTATION: wish.mode}
         notes += model.read_annotations(annotations, model.without_handshake(metrics) or ()).faults
-        unknown = model.unknown_annotations(annotations)
+        unknown = origins.unknown_annotations(annotations)
         notes += (f"annotation {name}: {expected}" for name, expected in unknown)
         notes += origins.boost_notes(tree)
     return PatchPlan(tuple(operations), tuple(notes))

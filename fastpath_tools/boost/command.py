@@ -15,10 +15,9 @@ from adapter.cli import command_line
 from adapter.config.option_fields import Command, CommandOptions, arguments, switch, text_option
 from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError
-from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import EXTERNAL, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from fastpath_tools import yaml_documents
+from fastpath_tools import manifests, yaml_documents
 from fastpath_tools.boost import boost_patch, boost_round_trip
 from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
 from fastpath_tools.yaml_documents import YAMLDocument
@@ -197,7 +196,7 @@ def _rivals(planned: Sequence[_Planned]) -> Iterator[str]:
 
 def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) -> Iterator[_Planned]:
     """Yield the autoscalers of a document, also those in a List; faults go to `faults`."""
-    for place, tree in autoscaler_documents.documents_in(document.value):
+    for place, tree in manifests.documents_in(document.value):
         if not boost_patch.is_autoscaler(tree):
             continue
         assert isinstance(tree, dict)

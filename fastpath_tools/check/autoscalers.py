@@ -253,7 +253,7 @@ def _boost_warnings(given: CheckedAutoscaler) -> Iterator[Fault]:
                 sentence = f"only a HorizontalPodAutoscaler has it: a {KIND} has fields"
                 yield given.annotation_fault(name, sentence)
         return
-    for name, expected in boost.unknown_annotations(annotations):
+    for name, expected in origins.unknown_annotations(annotations):
         yield given.annotation_fault(name, expected)
     owner = origins.owner_of(given.origin.tree)
     if owner and boost.read_annotations(annotations).mode == BOOST:

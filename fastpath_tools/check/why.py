@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
+from adapter.model import steps
 from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import Catalogue
 from adapter.model.visible import counted, listed
@@ -124,8 +125,8 @@ def _registry(inquiry: Inquiry, ruleset: Ruleset) -> Registry:
     memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
     for selector, answer in inquiry.lists.items():
         if not isinstance(answer, PrometheusError):
-            memory = registry.remember(memory, selector, answer)
-    return registry.build(ruleset, memory, 1)
+            memory = steps.run(registry.remembering(memory, selector, answer))
+    return steps.run(registry.building(ruleset, memory, 1))
 
 
 def _explain_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import promql_parser as promql
 
 from adapter.config.rules_config import Parsed
 from adapter.errors import NamingError, PrometheusError, TemplateError, UnscrapableError
+from adapter.model import steps
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
@@ -84,7 +85,7 @@ class SourceReader:
         ruleset = await self._ruleset(GROUPS[metric.type])
         if isinstance(ruleset, Unread) or self._prometheus is None:
             return None
-        named = registry.build(ruleset, remember_series(ruleset, {}), 1)
+        named = steps.run(registry.building(ruleset, remember_series(ruleset, {}), 1))
         catalogue = await self._cluster.catalogue()
         rule_query = rule_queries.query_of(named, catalogue, namespace, metric, pods)
         if isinstance(rule_query, str):
@@ -123,7 +124,7 @@ class SourceReader:
         lists: SeriesLists = {}
         if self._prometheus is not None:
             lists = await self._prometheus.lists(ruleset.selectors())
-        return registry.build(ruleset, remember_series(ruleset, lists), 1)
+        return steps.run(registry.building(ruleset, remember_series(ruleset, lists), 1))
 
     @reading.shared
     async def _ruleset(self, group: str) -> Ruleset | Unread:
@@ -225,7 +226,7 @@ def remember_series(ruleset: Ruleset, lists: SeriesLists) -> registry.SeriesMemo
         series = lists.get(selector)
         if series is None or isinstance(series, PrometheusError):
             series = tuple(SeriesInfo(name, rule_preview.labels, 0) for name in rule_preview.series)
-        memory = registry.remember(memory, selector, series)
+        memory = steps.run(registry.remembering(memory, selector, series))
     return memory
 
 

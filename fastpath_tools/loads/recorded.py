@@ -22,7 +22,7 @@ from adapter.config.rules_config import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
 from adapter.forecast import metric_queries
 from adapter.forecast.metric_queries import HistoryQueries
-from adapter.model import timestamps
+from adapter.model import steps, timestamps
 from adapter.model.apiservices import ServiceReference
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
@@ -167,7 +167,7 @@ async def _queries(
     for failed in lists.values():
         if isinstance(failed, PrometheusError) and failed.kind != "query":
             raise _unanswered(failed)
-    known = registry.build(ruleset, remember_series(ruleset, lists), 1)
+    known = steps.run(registry.building(ruleset, remember_series(ruleset, lists), 1))
     places = metric_queries.build_places(
         source.given.autoscaler, source.namespace, options.pods, options.ready_query
     )

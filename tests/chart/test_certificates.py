@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 
-from adapter.server import tls
+from fastpath_tools import certs
 from tests.chart import charts
 from tests.chart.charts import NOTES
 from tests.support.rendered import Objects
@@ -55,7 +55,7 @@ def test_the_chart_makes_a_pair_that_the_api_server_verifies() -> None:
     certificate.verify_directly_issued_by(authority)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     service = objects.one("Service", "metrics-fastpath")["metadata"]
-    assert tuple(names.get_values_for_type(x509.DNSName)) == tls.service_names(
+    assert tuple(names.get_values_for_type(x509.DNSName)) == certs.service_names(
         service["name"], service["namespace"]
     )
     verifier = verification.PolicyBuilder().store(verification.Store([authority]))

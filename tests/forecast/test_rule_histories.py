@@ -8,6 +8,7 @@ from adapter.bounds.forecast.job import HistoryQuery
 from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
 from adapter.forecast.metric_queries import RuleHistories
+from adapter.model import steps
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry
 from fastpath_tools.live import rules_files
@@ -40,8 +41,10 @@ class Listed:
             ('load{namespace!="",pod!=""}', "load", {"namespace", "pod"}),
             ('queue{namespace!=""}', "queue", {"namespace"}),
         ):
-            memory = registry.remember(memory, selector, (SeriesInfo(name, frozenset(labels), 1),))
-        self.registry = registry.build(self.ruleset, memory, 1)
+            memory = steps.run(
+                registry.remembering(memory, selector, (SeriesInfo(name, frozenset(labels), 1),))
+            )
+        self.registry = steps.run(registry.building(self.ruleset, memory, 1))
         self.attempted = self
         self._attempted = attempted
 

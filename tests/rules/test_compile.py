@@ -3,7 +3,7 @@ import pytest
 from adapter.config import rules_file
 from adapter.errors import NamingError, TemplateError
 from adapter.model.resources import BUILTIN
-from adapter.rules.compile import Ruleset, compile_rules
+from adapter.rules.compile import EMPTY, Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
 from tests.support.answers import answers
 from tests.support.world import compile_rule, compile_text
@@ -98,13 +98,13 @@ def test_a_rule_that_is_written_as_before_is_the_same() -> None:
 def test_resource_rules_that_are_written_as_before_are_the_same(
     before: str | None, after: str | None, *, same: bool
 ) -> None:
-    def compiled(window: str | None, known: Ruleset | None) -> Ruleset:
+    def compiled(window: str | None, known: Ruleset = EMPTY) -> Ruleset:
         text = RESOURCE_RULES.replace("2m", window) if window else ""
         ruleset, faults = compile_rules(rules_file.parse_rules(text, "rules.yaml").config, BUILTIN, known)
         assert not faults
         return ruleset
 
-    known = compiled(before, None)
+    known = compiled(before)
     now = compiled(after, known)
     assert (now.resource is known.resource) == same
     assert (now.resource is None) == (after is None)

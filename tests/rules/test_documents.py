@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from adapter.config import rules_file
+from adapter.model import steps
 from adapter.model.metrics import CustomMetricInfo, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
@@ -76,8 +77,8 @@ def answer(lines: list[str]) -> list[str]:
     rules, faults = compile_rules(parsed.config, KINDS)
     memory: SeriesMemory = {}
     for selector, *names in (line.split(" ")[1:] for line in lines if line.startswith("< ")):
-        memory = registry.remember(memory, selector, series_of(names))
-    built = registry.build(rules, memory, 1, frozenset({"reserved"}))
+        memory = steps.run(registry.remembering(memory, selector, series_of(names)))
+    built = steps.run(registry.building(rules, memory, 1, frozenset({"reserved"})))
     return [*(f"fault {fault}" for fault in faults), *show_rules(rules), *show_served(built)]
 
 

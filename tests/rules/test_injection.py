@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadRequestError, NamingError, TemplateError, UnsupportedSelectorError
+from adapter.model import steps
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -112,7 +113,7 @@ def rules_of(template: str) -> str:
 
 def built(template: str, *known: SeriesInfo, catalogue: Catalogue = BUILTIN) -> Registry:
     ruleset = compile_text(rules_of(template), catalogue)
-    return registry.build(ruleset, registry.remember({}, "s", known), 1)
+    return steps.run(registry.building(ruleset, steps.run(registry.remembering({}, "s", known)), 1))
 
 
 def shown(parts: Sequence[Matcher]) -> list[tuple[str, str, str]]:

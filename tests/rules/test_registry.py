@@ -19,7 +19,7 @@ def remembered(*answers: Sequence[SeriesInfo]) -> SeriesMemory:
     """Return what is known after these answers about one selector."""
     memory: SeriesMemory = {}
     for answer in answers:
-        memory = registry.remember(memory, "s", answer)
+        memory = steps.run(registry.remembering(memory, "s", answer))
     return memory
 
 
@@ -71,8 +71,10 @@ def test_a_label_that_blinks_once_stays() -> None:
 def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
     memory = remembered([info("a", "pod", "service", count=5), info("b", "pod")])
     for _ in range(3):
-        memory = registry.remember(
-            memory, "s", [info("a", "pod", "node", count=2), info("c", "pod")], whole=False
+        memory = steps.run(
+            registry.remembering(
+                memory, "s", [info("a", "pod", "node", count=2), info("c", "pod")], whole=False
+            )
         )
     assert names(memory) == ["b", "a", "c"]
     assert labels(memory, "a") == {"pod", "service", "node"}
@@ -87,12 +89,12 @@ def test_very_many_metrics_are_put_together_in_steps() -> None:
     memory = remembered(answer)
     assert sum(1 for _ in registry.remembering(memory, "s", answer)) == 4
     assert sum(1 for _ in registry.building(rules, memory, 1)) > 10
-    built = registry.build(rules, memory, 1)
+    built = steps.run(registry.building(rules, memory, 1))
     assert list(built.listed) == sorted(built.listed)
     assert [each.metric for each in built.listed if each.resource == PODS] == sorted(names)
     assert len(built.custom) == 5000
     assert list(built.external) == names
-    assert sum(1 for _ in registry.same(built, registry.build(rules, memory, 2))) == 7
+    assert sum(1 for _ in registry.same(built, steps.run(registry.building(rules, memory, 2)))) == 7
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_names_of_which_no_metric_is_made_are_steps_too(kind: str, reserved: fro
     rules = compile_text(f"{kind}: [{{seriesQuery: s, seriesFilters: [{{is: '{kept}'}}], {TEMPLATE}}}]")
     memory = remembered([info(f"left_out_{number}", "namespace", "pod") for number in range(1000)])
     assert sum(1 for _ in registry.building(rules, memory, 1, reserved)) == 10
-    built = registry.build(rules, memory, 1, reserved)
+    built = steps.run(registry.building(rules, memory, 1, reserved))
     assert not built.custom
     assert not built.external
 
@@ -128,8 +130,8 @@ def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) 
     def built(lists: dict[str, list[SeriesInfo]]) -> Registry:
         memory: SeriesMemory = {}
         for selector, answer in lists.items():
-            memory = registry.remember(memory, selector, answer)
-        return registry.build(rules, memory, 1)
+            memory = steps.run(registry.remembering(memory, selector, answer))
+        return steps.run(registry.building(rules, memory, 1))
 
     one = built({"s": [info("a", "pod")], "e": [info("b")]})
     assert steps.run(registry.same(one, built(lists))) is same
@@ -137,7 +139,9 @@ def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) 
 
 def test_another_rule_of_usages_is_another_snapshot() -> None:
     one, other = (
-        registry.build(compile_text(f"resourceRules: {{cpu: {{scrape: {{port: {port}}}}}}}"), {}, 1)
+        steps.run(
+            registry.building(compile_text(f"resourceRules: {{cpu: {{scrape: {{port: {port}}}}}}}"), {}, 1)
+        )
         for port in (1, 2)
     )
     assert not steps.run(registry.same(one, other))

@@ -411,12 +411,3 @@ def test_an_authority_vouches_for_its_own_leaf_alone() -> None:
     leaf.verify_directly_issued_by(authority)
     with pytest.raises(InvalidSignature):
         leaf.verify_directly_issued_by(other)
-
-
-def test_the_names_of_a_service() -> None:
-    assert tls.service_names("adapter", "metrics") == (
-        "adapter",
-        "adapter.metrics",
-        "adapter.metrics.svc",
-        "adapter.metrics.svc.cluster.local",
-    )

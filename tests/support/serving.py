@@ -307,7 +307,7 @@ class ServerFactory:
             own_metrics=own_metrics,
             clock=now,
             limits=limits or HandlerLimits(),
-            resource_provider=provider,
+            ask_usages=provider.resource,
             access_log=access_log,
         )
         server = MetricsServer(

@@ -342,7 +342,7 @@ def question(kind: str, request: str) -> Question:
     }[kind]
     path, query = paths.split_target(request)
     parsed = paths.parse_metric_path(group, "v1beta1", paths.decode_segments(path))
-    return query_string.build_question(parsed, query_string.parse_parameters(query))
+    return query_string.build_question(parsed, query_string.parse_parameters(query), watch=False)
 
 
 def custom_question(request: str) -> CustomQuestion:

@@ -81,14 +81,15 @@ def constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def is_report(call: ast.Call) -> bool:
-    """Tell whether a call reports a problem: `problems.report`, and the two that hand a fault on."""
+    """Tell whether a call reports a problem: `report` or `follow`, or one that hands a fault on."""
     function = call.func
     if not isinstance(function, ast.Attribute) or not call.args:
         return False
-    if function.attr in {"_report_rules", "_note"} and len(call.args) == 3:
+    if function.attr == "_report_rules" and len(call.args) == 3:
         return True
     owner = ast.unparse(function.value)
-    return function.attr == "report" and (owner.endswith("problems") or "Problem" in owner or owner == "self")
+    is_problem = owner.endswith("problems") or "Problem" in owner or owner == "self"
+    return function.attr in {"report", "follow"} and is_problem
 
 
 def reported(path: Path) -> Iterator[str]:

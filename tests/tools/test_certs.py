@@ -99,6 +99,15 @@ def test_what_is_in_the_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert authority.public_key() != leaf.public_key()
 
 
+def test_the_names_of_a_service() -> None:
+    assert certs.service_names("adapter", "metrics") == (
+        "adapter",
+        "adapter.metrics",
+        "adapter.metrics.svc",
+        "adapter.metrics.svc.cluster.local",
+    )
+
+
 def test_the_bundle_vouches_for_the_secret(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     secret, config_map = _run(capsys)
     for name in NAMES:

@@ -56,6 +56,11 @@ def test_the_least_document() -> None:
     assert (found.pods, found.metrics, found.options) == (None, None, None)
 
 
+def test_a_scale_of_fewer_than_no_replicas() -> None:
+    with pytest.raises(InputError, match=r"scale\.spec\.replicas: Invalid value: -1: must be greater"):
+        _read({**_LEAST, "scale": {"spec": {"replicas": -1}}})
+
+
 def test_the_namespace_is_that_of_the_scale_where_the_autoscaler_names_none() -> None:
     scale = {**_LEAST["scale"], "metadata": {"namespace": "shop"}}
 

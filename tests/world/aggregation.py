@@ -21,6 +21,7 @@ from yarl import URL
 from adapter.server import tls
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools import certs
 from tests.support import certificates, rendered
 from tests.support.adapter import RunningAdapter
 from tests.support.certificates import Signer
@@ -265,7 +266,7 @@ class Registered:
 
     def serve(self, authority: Authority) -> None:
         """Put a certificate of an authority where the adapter reads its own."""
-        pair = authority.issue(*tls.service_names(SERVICE, NAMESPACE))
+        pair = authority.issue(*certs.service_names(SERVICE, NAMESPACE))
         self._serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
 
     async def asked_versions(self) -> set[str]:
@@ -342,7 +343,7 @@ async def register(
     objects = await asyncio.to_thread(rendered.render, folder)
     config = await backend.admit_adapter(cluster, objects)
     serving = Mount(directory / "serving")
-    pair = backend.authority.issue(*tls.service_names(SERVICE, NAMESPACE))
+    pair = backend.authority.issue(*certs.service_names(SERVICE, NAMESPACE))
     serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
     running = cluster.adapter(
         prometheus,

@@ -16,9 +16,9 @@ import aiohttp
 import yaml
 
 from adapter.model.clock import Clock
-from adapter.server import tls
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.native_hpa import Adapter
+from fastpath_tools import certs
 from scripts.generate import crd, crd_schedules
 from tests.support import adapter, rendered
 from tests.support.adapter import RunningAdapter, RunningScaler
@@ -141,7 +141,7 @@ class World(View):
 
         self.processes = [await start(f"fastpath-{number}", scaling) for number in range(pods)]
         others = [await start("other", flags)] if elsewhere else []
-        pair = backend.authority.issue(*tls.service_names(SERVICE, HOME), "127.0.0.1")
+        pair = backend.authority.issue(*certs.service_names(SERVICE, HOME), "127.0.0.1")
         context, token = backend.authority.server_context(pair), self.cluster.token
         front = Front(self.audit, self.processes, others=others, lag=lag, token=token, tls=context)
         self.front = await self.running.enter_async_context(front)

@@ -8,9 +8,8 @@ without its handshake: the floor is never an input of a decision.
 """
 
 import contextlib
-import difflib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -150,17 +149,6 @@ def read_annotations(
 def with_options(autoscaler: FastPathAutoscaler, annotations: BoostAnnotations) -> FastPathAutoscaler:
     """Return an autoscaler with the fields that the annotations of an HPA stand for."""
     return replace(autoscaler, spec=replace(autoscaler.spec, **annotations.options))
-
-
-def unknown_annotations(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """Yield the annotations of an HPA that look like ours and are not, each with what was expected."""
-    prefix = f"{fastpath_autoscaler.GROUP}/"
-    known = [name.removeprefix(prefix) for name in ANNOTATIONS]
-    for name in annotations or {}:
-        if name.startswith(prefix) and name not in ANNOTATIONS:
-            near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"expected one of {', '.join(ANNOTATIONS)}"
-            yield name, f"unknown annotation, {hint}"
 
 
 def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
 from adapter.model import visible
-from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling import fastpath_autoscaler, forecast
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     HPA_API_VERSION,
@@ -57,14 +57,6 @@ def decode_object(text: bytes | msgspec.Raw) -> FastPathAutoscaler:
         raise explain(str(error), msgspec.json.decode(text), "") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError([Fault("", "", f"not JSON: {error}")]) from None
-
-
-def documents_in(tree: object) -> Iterator[tuple[str, object]]:
-    """Yield path and value of each object of a document: of a List its items, else the document itself."""
-    if isinstance(tree, dict) and tree.get("kind") == "List" and isinstance(items := tree.get("items"), list):
-        yield from ((f"items[{index}].", item) for index, item in enumerate(items))
-    else:
-        yield "", tree
 
 
 def kind_of(tree: object) -> str:
@@ -119,8 +111,10 @@ def read_parts(
 
 
 def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
-    """Yield the violations of `fastpath_autoscaler.validate_file` as faults."""
-    violations = fastpath_autoscaler.validate_file(autoscaler, floor_metric=floor_metric)
+    """Yield the violations of an autoscaler as faults, and what is wrong in a file: an unknown time zone."""
+    violations = fastpath_autoscaler.validate(autoscaler, floor_metric=floor_metric)
+    if (wanted := autoscaler.spec.forecast) is not None:
+        violations += forecast.check_zone(wanted)
     for path, problem, value, detail in violations:
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 

@@ -261,14 +261,6 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
     return [*validation.validate(shared), *own]
 
 
-def validate_file(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
-    """Return the violations of `validate`, and what is wrong in a file: an unknown time zone."""
-    violations = validate(autoscaler, floor_metric=floor_metric)
-    if (forecast := autoscaler.spec.forecast) is not None:
-        violations += forecast_spec.check_zone(forecast)
-    return violations
-
-
 def _uncountable(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     for index, metric in enumerate(spec.metrics or ()):
         for name, source in hpa.sources(metric).items():

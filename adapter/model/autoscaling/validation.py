@@ -61,13 +61,8 @@ def validate(autoscaler: hpa.HorizontalPodAutoscaler, *, stored: bool = False) -
     violations = [*_metadata(autoscaler.metadata), *_spec(autoscaler.spec, stored=stored)]
     if status := autoscaler.status:
         counts = {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas}
-        violations += [_negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
+        violations += [negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
     return violations
-
-
-def validate_scale(scale: hpa.Scale) -> list[Violation]:
-    replicas = scale.spec.replicas
-    return [_negative("spec.replicas", str(replicas))] if replicas < 0 else []
 
 
 def _metadata(meta: hpa.ObjectMeta) -> Violations:
@@ -151,7 +146,9 @@ def _source(source: hpa.MetricSource, path: str) -> Violations:
         else:
             yield from _dns_name(f"{path}.container", source.container, _LABEL, _LABEL_RULE, 63)
     if isinstance(source, hpa.ObjectMetricSource | hpa.ExternalMetricSource | hpa.PodsMetricSource):
-        yield from _identifier(source.metric, f"{path}.metric")
+        if not source.metric.name:
+            yield required(f"{path}.metric.name", "must specify a metric name")
+        yield from check_segment(f"{path}.metric.name", source.metric.name)
     yield from _target(source.target, f"{path}.target")
     yield from _numbers(source, f"{path}.target")
 
@@ -196,12 +193,6 @@ def _target(target: hpa.MetricTarget, path: str) -> Violations:
         yield invalid(f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0")
 
 
-def _identifier(metric: hpa.MetricIdentifier, path: str) -> Violations:
-    if not metric.name:
-        yield required(f"{path}.name", "must specify a metric name")
-    yield from check_segment(f"{path}.name", metric.name)
-
-
 def _container_resource(name: str, path: str) -> Violations:
     """Check the name of a container resource: cpu, memory and so on, or a device with its domain."""
     if complaints := label_selectors.key_faults(name):
@@ -233,7 +224,7 @@ def _rules(rules: hpa.HPAScalingRules | None, path: str) -> Violations:
     for index, policy in enumerate(rules.policies or ()):
         yield from _policy(policy, f"{path}.policies[{index}]")
     if rules.tolerance is not None and rules.tolerance.sign < 0:
-        yield _negative(f"{path}.tolerance", quote(str(rules.tolerance)))
+        yield negative(f"{path}.tolerance", quote(str(rules.tolerance)))
 
 
 def _policy(policy: hpa.HPAScalingPolicy, path: str) -> Violations:
@@ -269,7 +260,7 @@ def invalid(path: str, value: str, detail: str) -> Violation:
     return Violation(path, "Invalid value", value, detail)
 
 
-def _negative(path: str, value: str) -> Violation:
+def negative(path: str, value: str) -> Violation:
     return invalid(path, value, "must be greater than or equal to 0")
 
 

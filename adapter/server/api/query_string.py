@@ -41,7 +41,7 @@ _MATCH = "resourceVersionMatch"
 _INITIAL = "sendInitialEvents"
 _NUMBERS = ("timeoutSeconds", "limit")
 _LIST_OPTIONS = (*_NUMBERS, "resourceVersion", _MATCH, "continue", _INITIAL)
-_PARAMETERS = frozenset({*_SELECTORS, *_LIST_OPTIONS, "includeObject", "watch"})
+_PARAMETERS = frozenset({*_SELECTORS, *_LIST_OPTIONS, "includeObject"})
 
 
 class CallOptions(NamedTuple):
@@ -71,7 +71,8 @@ def read_call_options(query: str) -> CallOptions:
     return CallOptions(
         pretty=pretty in _TRUE_WORDS if pretty else None,
         timeout=_timeout(first.get("timeout", "")),
-        watch=watch is not None and _is_true(_decode_form(watch[:_LONGEST_WORD])),
+        # all other values are true, the empty text included
+        watch=watch is not None and _decode_form(watch[:_LONGEST_WORD]).lower() not in _FALSE_WORDS,
     )
 
 
@@ -83,8 +84,8 @@ def parse_parameters(query: str) -> Mapping[str, str]:
     return {name: _decode_form(value) for name, value in _first_values(query, _PARAMETERS).items()}
 
 
-def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Question:
-    """Return the question of a request.
+def build_question(request: MetricRequest, parameters: Mapping[str, str], *, watch: bool) -> Question:
+    """Return the question of a request, or of a `watch`.
 
     A selector that is too large is a 400. A bad `labelSelector` is a 400 even where it selects nothing
     because a name is given; a bad `metricLabelSelector` is a 500 without reason, as upstream. A
@@ -99,20 +100,22 @@ def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Que
         if name in parameters:
             _check_number(parameters[name])
     if request.form == "external":
-        return _build_external_question(request, parameters)
+        return _build_external_question(request, parameters, watch=watch)
     if request.form == "resource":
-        return _build_resource_question(request, parameters)
+        return _build_resource_question(request, parameters, watch=watch)
     return _build_custom_question(request, parameters)
 
 
-def _build_external_question(request: MetricRequest, parameters: Mapping[str, str]) -> ExternalQuestion:
+def _build_external_question(
+    request: MetricRequest, parameters: Mapping[str, str], *, watch: bool
+) -> ExternalQuestion:
     selector = label_selectors.parse_selector(parameters.get("labelSelector", ""))
     fields = field_selectors.parse_selector(parameters.get("fieldSelector", ""))
     # every option that may not stand beside the others
-    if causes := _watch_causes(parameters) if is_watch(parameters) else _list_causes(parameters):
+    if causes := _watch_causes(parameters) if watch else _list_causes(parameters):
         raise errors.InvalidError("meta.k8s.io", "ListOptions", causes)
     field_selectors.check_fields(fields)
-    if is_watch(parameters):
+    if watch:
         raise _no_watch(request.group, "*")
     assert request.namespace is not None
     return ExternalQuestion(request.namespace, request.metric, selector)
@@ -136,7 +139,9 @@ def _build_custom_question(request: MetricRequest, parameters: Mapping[str, str]
     return CustomQuestion(spelled, request.namespace, request.name, request.metric, objects, metric_selector)
 
 
-def _build_resource_question(request: MetricRequest, parameters: Mapping[str, str]) -> ResourceQuestion:
+def _build_resource_question(
+    request: MetricRequest, parameters: Mapping[str, str], *, watch: bool
+) -> ResourceQuestion:
     """Return the question about pods or nodes; where a name is given the selectors are not even parsed."""
     resource: Literal["pods", "nodes"] = "pods" if request.resource == "pods" else "nodes"
     if request.name is not None:
@@ -144,7 +149,7 @@ def _build_resource_question(request: MetricRequest, parameters: Mapping[str, st
         return ResourceQuestion(resource, request.namespace, request.name, *everything)
     objects = label_selectors.parse_selector(parameters.get("labelSelector", ""))
     fields = field_selectors.parse_metadata(parameters.get("fieldSelector", ""))
-    if is_watch(parameters):
+    if watch:
         raise _no_watch(request.group, resource)
     return ResourceQuestion(resource, request.namespace, None, objects, fields)
 
@@ -152,16 +157,6 @@ def _build_resource_question(request: MetricRequest, parameters: Mapping[str, st
 def _no_watch(group: str, kind: str) -> errors.MethodNotAllowedError:
     message = f'watch is not supported on resources of kind "{kind}.{group}"'
     return errors.MethodNotAllowedError(message, {"group": group, "kind": kind})
-
-
-def is_watch(parameters: Mapping[str, str]) -> bool:
-    watch = parameters.get("watch")
-    return watch is not None and _is_true(watch)
-
-
-def _is_true(text: str) -> bool:
-    """Return a flag among query parameters: all values but two words are true, the empty text included."""
-    return text.lower() not in _FALSE_WORDS
 
 
 def _check_number(text: str) -> None:

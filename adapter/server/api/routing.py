@@ -67,7 +67,9 @@ class Route:
         if self.question is None:
             assert self.request is not None
             try:
-                self.question = query_string.build_question(self.request, self.parameters)
+                self.question = query_string.build_question(
+                    self.request, self.parameters, watch=self.options.watch
+                )
             except errors.StatusError as error:
                 self.question = error
         return self.question

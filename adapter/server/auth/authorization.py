@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from adapter import errors
+from adapter.model.api_selectors import OPERATOR_TEXTS
 from adapter.model.clock import Clock
 from adapter.model.field_selectors import NAME, FieldSelector
 from adapter.model.go_text import quote
@@ -49,14 +50,10 @@ VERBS = {
 }
 """The verb of an HTTP method; any other has "", which only a rule for all verbs allows."""
 
-_OPERATORS = {
+_OPERATORS = OPERATOR_TEXTS | {
     Operator.EQUALS: "In",
     Operator.DOUBLE_EQUALS: "In",
-    Operator.IN: "In",
     Operator.NOT_EQUALS: "NotIn",
-    Operator.NOT_IN: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.DOES_NOT_EXIST: "DoesNotExist",
 }
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 

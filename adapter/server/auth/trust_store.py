@@ -9,7 +9,7 @@ running cluster. Before the first successful read nothing is trusted.
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -152,29 +152,22 @@ class TrustStore:
         log.info("trust in client certificates changed", extra=facts)
         bundles = (clients, proxy.bundle if proxy else None)
         unsupported = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
-        self._note(
+        self._problems.follow(
             "trust-unsupported",
             "an authority of client certificates has a key of a kind that is not supported: "
             "certificates that it issued are refused; "
             "use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
-            unsupported,
+            "; ".join(unsupported),
         )
-        self._note(
+        self._problems.follow(
             "trust-ambiguous",
             "ANY client certificate of the cluster can act as front proxy and name itself any user: "
             "one authority serves both purposes and no names are required; "
             "set requestheader-allowed-names, or give the front proxy an authority of its own",
-            clients.subjects if clients and self.current.is_ambiguous else (),
+            "; ".join(clients.subjects) if clients and self.current.is_ambiguous else "",
         )
         self.changed(self.current)
         self._announced = self.current  # not if that failed: the same trust is announced again then
-
-    def _note(self, fault: str, message: str, subjects: Sequence[str]) -> None:
-        """Report a problem of some authorities, or end it if no authority has it."""
-        if subjects:
-            self._problems.report(fault, message, "; ".join(subjects))
-        else:
-            self._problems.resolve(fault)
 
 
 def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:

@@ -134,19 +134,17 @@ class AccessLog:
                 with contextlib.suppress(asyncio.CancelledError):
                     await writing  # a thread cannot be cancelled, and half a line is worse than a late end
                 raise
-            if failure is None:
-                self._problems.resolve("access-log")
-            else:
+            if failure:
                 self._dropped.inc(len(lines))
-                self._problems.report("access-log", "access log cannot be written", failure)
+            self._problems.follow("access-log", "access log cannot be written", failure)
 
-    def _write(self, lines: list[bytes]) -> str | None:
-        """Write lines; return why that failed, None if it did not."""
+    def _write(self, lines: list[bytes]) -> str:
+        """Write lines; return why that failed, "" if it did not."""
         try:
             self._sink(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:  # ValueError: a stream that was closed
             return f"{type(error).__name__}: {error}"
-        return None
+        return ""
 
 
 def _build_line(

@@ -11,7 +11,7 @@ import gzip
 import re
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from aiohttp import web
 
@@ -28,6 +28,9 @@ from adapter.server.http.budgets import BoundedConnection, Charge, ResponseBudge
 from adapter.server.http.negotiation import Representation
 from adapter.server.http.responses import EncodedResponse
 from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
+
+AskUsages = Callable[[metrics.ResourceQuestion], Awaitable[metrics.ResourceAnswer]]
+"""Answers a question about cpu and memory; for a named pod or node exactly one item, or an error."""
 
 ShowAutoscalers = Callable[[Sequence[str], str], Awaitable[tuple[int, bytes]]]
 """Returns status and JSON of a namespace and name, or of all for neither, with the query of the request."""
@@ -120,20 +123,13 @@ async def represent(body: bytes, representation: Representation, charge: Charge)
     return EncodedResponse(200, body)
 
 
-class ResourceMetricsProvider(Protocol):
-    """Answers questions about cpu and memory; errors as those of `MetricsProvider`."""
-
-    async def resource(self, question: metrics.ResourceQuestion) -> metrics.ResourceAnswer:
-        """Answer a question about pods or nodes; for a named one exactly one item, or an error."""
-
-
 class MetricsEndpoint:
     """Serves the questions of the metrics APIs, at most `in_flight` of them from the provider at a time."""
 
     def __init__(
         self,
         provider: metrics.MetricsProvider,
-        resource_provider: ResourceMetricsProvider | None,
+        ask_usages: AskUsages | None,
         cache: ResponseCache,
         budget: ResponseBudget,
         clock: Clock,
@@ -142,12 +138,9 @@ class MetricsEndpoint:
         in_flight: int,
         request_timeout: float,
     ) -> None:
-        """`request_timeout` is in seconds.
-
-        `resource_provider` is needed where ``metrics.k8s.io`` is served.
-        """
+        """`request_timeout` is in seconds. `ask_usages` is needed where ``metrics.k8s.io`` is served."""
         self._provider = provider
-        self._resource_provider = resource_provider
+        self._ask_usages = ask_usages
         self._cache = cache
         self._budget = budget
         self._clock = clock
@@ -230,8 +223,8 @@ class MetricsEndpoint:
         if isinstance(question, metrics.ExternalQuestion):
             external = await self._provider.external(question)
             return external, encoding.encode_external(version, external)
-        assert self._resource_provider is not None  # the group is served
-        usages = await self._resource_provider.resource(question)
+        assert self._ask_usages is not None  # the group is served
+        usages = await self._ask_usages(question)
         included = route.parameters.get("includeObject", "")
         wanted = encoding.TableOptions(table, included) if table else None
         return usages, encoding.encode_resource(version, question, usages, wanted)

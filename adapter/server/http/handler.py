@@ -34,8 +34,8 @@ from adapter.server.http.access_log import AccessLog
 from adapter.server.http.budgets import ANSWERS_BYTES, SMALL_ANSWER, BoundedConnection, Charge, ResponseBudget
 from adapter.server.http.endpoints import (
     LONGEST_KEY,
+    AskUsages,
     MetricsEndpoint,
-    ResourceMetricsProvider,
     ResponseCache,
     ShowAutoscalers,
 )
@@ -104,11 +104,11 @@ class Handler:
         own_metrics: metrics.Monitoring,
         clock: Clock,
         limits: HandlerLimits = HandlerLimits(),
-        resource_provider: ResourceMetricsProvider | None = None,
+        ask_usages: AskUsages | None = None,
         access_log: AccessLog | None = None,
         show_autoscalers: ShowAutoscalers | None = None,
     ) -> None:
-        """Without `resource_provider` there is no ``metrics.k8s.io``; a scaler has `show_autoscalers`."""
+        """Without `ask_usages` there is no ``metrics.k8s.io``; a scaler has `show_autoscalers`."""
         self.stopping = False
         self._provider = provider
         self._access_log = access_log
@@ -128,7 +128,7 @@ class Handler:
         own_metrics.response_bytes.set_function(lambda: self._budget.used)
         self._metrics = MetricsEndpoint(
             provider,
-            resource_provider,
+            ask_usages,
             self._cache,
             self._budget,
             clock,

@@ -30,6 +30,7 @@ from adapter.model.autoscaling.hpa import (
     to_plain,
 )
 from adapter.model.timestamps import SECOND, FineInstant, Instant
+from fastpath_tools import manifests
 from tests.support import scaling
 from tests.support.answers import answers
 
@@ -187,12 +188,12 @@ def test_a_namespace_of_its_own_wins() -> None:
 
 def test_lists() -> None:
     one, other = _document(), _document("HorizontalPodAutoscaler")
-    assert list(documents.documents_in({"kind": "List", "items": [one, other]})) == [
+    assert list(manifests.documents_in({"kind": "List", "items": [one, other]})) == [
         ("items[0].", one),
         ("items[1].", other),
     ]
-    assert list(documents.documents_in(one)) == [("", one)]
-    assert list(documents.documents_in({"kind": "List"})) == [("", {"kind": "List"})]
+    assert list(manifests.documents_in(one)) == [("", one)]
+    assert list(manifests.documents_in({"kind": "List"})) == [("", {"kind": "List"})]
     assert documents.kind_of(one) == "FastPathAutoscaler"
     odd: list[object] = [[], {"kind": "Pod"}, {"kind": []}]
     assert [documents.kind_of(tree) for tree in odd] == ["", "", ""]

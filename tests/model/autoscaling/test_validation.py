@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, Scale, ScaleSpec, decode_scalar
-from adapter.model.autoscaling.validation import validate, validate_scale
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
+from adapter.model.autoscaling.validation import validate
 from tests.support.answers import answers
 
 _VALID: dict[str, Any] = yaml.safe_load("""
@@ -134,13 +134,6 @@ def test_nothing_at_all_is_told_whole() -> None:
         "spec.scaleTargetRef.kind",
         "spec.scaleTargetRef.name",
         "spec.scaleTargetRef.apiVersion",
-    ]
-
-
-def test_scale() -> None:
-    assert validate_scale(Scale()) == []
-    assert [str(each) for each in validate_scale(Scale(spec=ScaleSpec(-1)))] == [
-        "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
     ]
 
 

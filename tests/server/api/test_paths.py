@@ -34,8 +34,7 @@ def test_options_and_parameters_are_read_from_the_same_pairs(pairs: list[tuple[s
     decoded = dict(reversed(list(query_string.decode_pairs(query))))
     parameters = query_string.parse_parameters(query)
     assert parameters.get("labelSelector") == decoded.get("labelSelector")
-    is_watch = query_string.is_watch(parameters)
-    assert is_watch == query_string.read_call_options(query).watch
+    is_watch = query_string.read_call_options(query).watch
     assert is_watch == ("watch" in decoded and decoded["watch"].lower() not in {"0", "false"})
 
 
@@ -44,7 +43,7 @@ def test_long_words() -> None:
     assert options == CallOptions(pretty=False, watch=True)
     path = paths.parse_metric_path(EXTERNAL_GROUP, "v1beta1", ["namespaces", "n", "m"])
     with pytest.raises(errors.BadRequestError, match="value out of range"):
-        query_string.build_question(path, {"limit": "9" * 5000})
+        query_string.build_question(path, {"limit": "9" * 5000}, watch=False)
 
 
 def test_longer_targets_than_anyone_needs() -> None:
@@ -82,14 +81,14 @@ def test_a_selector_that_is_too_large(group: str, version: str, rest: str, param
     path = paths.parse_metric_path(group, version, rest.split("/"))
     parameters = query_string.parse_parameters(f"{parameter}={quote(text)}")
     with pytest.raises(errors.BadRequestError) as caught:
-        query_string.build_question(path, parameters)
+        query_string.build_question(path, parameters, watch=False)
     assert caught.value.message == f"{parameter} is too large"
 
 
 def test_a_large_selector_is_read() -> None:
     text = "app in (" + ",".join(f"web-{number}" for number in range(3000)) + ")"
     path = paths.parse_metric_path(CUSTOM_GROUP, "v1beta2", ["namespaces", "n", "pods", "*", "m"])
-    question = query_string.build_question(path, {"labelSelector": text})
+    question = query_string.build_question(path, {"labelSelector": text}, watch=False)
     assert isinstance(question, CustomQuestion)
     assert len(question.objects.requirements[0].values) == 3000
 
@@ -100,7 +99,7 @@ def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
         path, query = paths.split_target(f"/apis/{CUSTOM_GROUP}/v1beta1/{text}")
         segments = paths.decode_segments(path)
         found = paths.parse_metric_path(CUSTOM_GROUP, "v1beta1", segments[3:])
-        query_string.build_question(found, query_string.parse_parameters(query))
+        query_string.build_question(found, query_string.parse_parameters(query), watch=False)
     except (errors.BadRequestError, errors.NotFoundError, errors.PlainError):
         return
     else:

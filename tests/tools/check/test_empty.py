@@ -14,6 +14,7 @@ import pytest
 
 from adapter import errors
 from adapter.config.rules_config import OnNaN
+from adapter.model import steps
 from adapter.model.metrics import HISTOGRAM, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
@@ -52,7 +53,11 @@ SERIES = series({"__name__": "load", "namespace": "a", "pod": "b", "node": "c", 
 
 
 def known() -> Registry:
-    return registry.build(compile_text(RULES, CATALOGUE), registry.remember({}, "load", SERIES), 1)
+    return steps.run(
+        registry.building(
+            compile_text(RULES, CATALOGUE), steps.run(registry.remembering({}, "load", SERIES)), 1
+        )
+    )
 
 
 def entry(metric: str, wanted: str) -> CustomEntry:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from adapter.errors import PrometheusError
+from adapter.model import steps
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry
 from fastpath_tools.check import missing
@@ -25,12 +26,12 @@ def sentence(rules: str, metric: str, known: Known, probes: Known | None = None)
     memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
     for selector, answer in lists.items():
         if not isinstance(answer, PrometheusError):
-            memory = registry.remember(memory, selector, answer)
+            memory = steps.run(registry.remembering(memory, selector, answer))
     names = missing.probe_names(metric, traces)
     found = {name: _list((probes or {}).get(name, ())) for name in names}
     assert set(probes or {}) <= set(names)
     return missing.explain(
-        MissingCase(metric, traces, found, registry.build(ruleset, memory, 1), (), "10m0s")
+        MissingCase(metric, traces, found, steps.run(registry.building(ruleset, memory, 1)), (), "10m0s")
     )
 
 
