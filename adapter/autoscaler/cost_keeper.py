@@ -115,7 +115,7 @@ class CostKeeper(Outlet[CostJob]):
 
         That takes `MARK_SECONDS` at most, `since` the first costs for the same write.
         """
-        if not state.spec.prefers_idle:
+        if state.spec.object.spec.removal_order is None:
             return False
         marks = self._marks.setdefault(state.key, PodMarks())
         jobs = self._choose(state, marks, snapshot, replicas, may_exchange=True)
@@ -130,7 +130,7 @@ class CostKeeper(Outlet[CostJob]):
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
         """After a decision, mark the pods that the HPA is about to remove; take back what nothing needs."""
-        if not state.spec.prefers_idle:
+        if state.spec.object.spec.removal_order is None:
             self.forget(state)
             return
         marks = self._marks.setdefault(state.key, PodMarks())

@@ -90,7 +90,7 @@ class Controller:
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
         self._random = random
-        self._floors = FloorKeeper(self._find_floors)
+        self._floors = FloorKeeper(lambda namespace: self.slices[slices.slice_of(namespace)].floors)
         self._costs = costs
         self._reporter = Reporter(actuator, monitoring, journal)
         reconciler = Reconciler(actuator, self._floors, costs, self._reporter, context.clock)
@@ -131,9 +131,6 @@ class Controller:
         """Return the slice of a namespace; None if this process does not own it, or gives it up."""
         owned = self.slices.get(slices.slice_of(namespace))
         return None if owned is None or owned.is_ending else owned
-
-    def _find_floors(self, namespace: str) -> Floors:
-        return self.slices[slices.slice_of(namespace)].floors
 
     def put(
         self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: Floor | None = None

@@ -71,11 +71,6 @@ class KnownSpec(msgspec.Struct, frozen=True):
     boost: Boost | None = None
     """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
 
-    @property
-    def prefers_idle(self) -> bool:
-        """Whether scale-downs are to remove the idlest pods first."""
-        return self.object.spec.removal_order is not None
-
 
 class KnownTarget(msgspec.Struct, frozen=True):
     """Which object is scaled. `AutoscalerState.recognize` writes it; a new object has no past."""

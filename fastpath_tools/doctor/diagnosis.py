@@ -12,7 +12,7 @@ from typing import NamedTuple
 from adapter.bounds.forecast.verdict import REFUSED
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, FastPathAutoscaler
 from adapter.model.autoscaling.status import FORECAST_READY
-from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, target_hops, usage_hops
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, target_hops, usage_hops
 from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
 from fastpath_tools.live import impossible
 from fastpath_tools.live.facts import Unread, unlisted
@@ -82,7 +82,7 @@ def examine(facts: Facts) -> Examination:
     after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]
     if facts.scale_down is not None:
         how = autoscaler_hops.boosting(facts)
-        after.append(scale_down_hops.scale_down_hop(facts.scale_down, how))
+        after.append(target_hops.scale_down_hop(facts.scale_down, how))
     examined = Examination(facts, before, chains, tuple(after))
     every = examined.hops()
     # scalers that overwrite each other and pods that cannot start come first, however short that is; causes
@@ -218,7 +218,7 @@ def _known(facts: Facts) -> Iterator[Hop]:
         change = autoscaler_hops.advise(starts.times, starts.probe)
         yield Hop("pod start", State.OK, f"pods take {autoscaler_hops.describe(starts)}", change=change)
     if facts.scale_down is not None:
-        yield scale_down_hops.scale_down_hop(facts.scale_down)
+        yield target_hops.scale_down_hop(facts.scale_down)
     for condition in facts.conditions:
         if (condition.type, condition.reason) == (FORECAST_READY, REFUSED):
             # It names the change that is better than a forecast.

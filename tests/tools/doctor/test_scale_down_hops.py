@@ -6,7 +6,7 @@ import pytest
 
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from fastpath_tools.doctor.hops import Hop, Improvement, ScaleDownFacts, State
-from fastpath_tools.doctor.scale_down_hops import scale_down_hop
+from fastpath_tools.doctor.target_hops import scale_down_hop
 from fastpath_tools.live.facts import PatchRight, TargetFacts, Unread
 from tests.support.answers import answers
 
