@@ -212,11 +212,24 @@ class Reporter:
         For the journal: the `outcome` of its write, and what it was made from, None if that is not kept.
         """
         reported = self._reported_of(state.key)
-        self._submit(state, choice, events, reported, now)
+        if choice.status_changed:
+            self._actuator.status(
+                state.spec.object,
+                state.memory.status,
+                state.recent_changes(now),
+                state.backlog_credits,
+                "" if state.last is None else state.last.decision.restraint.value,
+            )
+        for event in events:
+            if event.type == "Normal" or reported.is_news(event, now):
+                self._actuator.event(state.spec.object, event)
         reported.series.show(state, choice, snapshot, now)
-        reported.follow(choice.status.conditions)
-        self._count(choice, reported)
         desired, current = choice.desired, choice.status.current_replicas
+        kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"
+        self._monitoring.scaler_decisions.values[(kind,)] += 1
+        reported.follow(choice.status.conditions)
+        if reported.is_limited:
+            self._monitoring.scaler_limited.values[()] += 1
         is_eventful = choice.rescale or choice.error or reported.is_limited or choice.covered
         if not (is_eventful or change or events or desired != current):
             self.journal.quiet(state.key)
@@ -247,35 +260,6 @@ class Reporter:
                 record=None if inputs is None else record(inputs, choice),
             )
         )
-
-    def _submit(
-        self,
-        state: AutoscalerState,
-        choice: Decision,
-        events: tuple[Event, ...],
-        reported: _Reported,
-        now: int,
-    ) -> None:
-        """Submit the status if it has changed, and the events that are news."""
-        if choice.status_changed:
-            limited_by = "" if state.last is None else state.last.decision.restraint.value
-            self._actuator.status(
-                state.spec.object,
-                state.memory.status,
-                state.recent_changes(now),
-                state.backlog_credits,
-                limited_by,
-            )
-        for event in events:
-            if event.type == "Normal" or reported.is_news(event, now):
-                self._actuator.event(state.spec.object, event)
-
-    def _count(self, choice: Decision, reported: _Reported) -> None:
-        current = choice.status.current_replicas
-        kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"
-        self._monitoring.scaler_decisions.values[(kind,)] += 1
-        if reported.is_limited:
-            self._monitoring.scaler_limited.values[()] += 1
 
     def _reported_of(self, key: Key) -> _Reported:
         reported = self._reported.get(key)
