@@ -40,11 +40,8 @@ def unknown_annotations(annotations: Mapping[str, str] | None) -> Iterator[tuple
     for name in annotations or {}:
         if name.startswith(prefix) and name not in boost.ANNOTATIONS:
             near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
-            hint = (
-                f"did you mean {prefix}{near[0]}?"
-                if near
-                else f"expected one of {', '.join(boost.ANNOTATIONS)}"
-            )
+            names = ", ".join(boost.ANNOTATIONS)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"expected one of {names}"
             yield name, f"unknown annotation, {hint}"
 
 

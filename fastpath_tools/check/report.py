@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from adapter.config.rules_config import RuleConfig
 from adapter.errors import Fault, PrometheusError
 from adapter.model import visible
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -61,7 +60,9 @@ class Summary:
         """Return the report for people: a block for each rule and resource query, and a line that counts."""
         blocks = [visible.join([note]) for note in self.notes]
         blocks += [visible.join(_block(report)) for report in self.reports]
-        blocks += [visible.join([_title(rule.config), *_scrape_lines(rule)]) for rule in self.usages]
+        for rule in self.usages:
+            title = f"{rule.config.path}  ({place_of(rule.config.source, rule.config.line)})"
+            blocks.append(visible.join([title, *_scrape_lines(rule)]))
         for warning in self.warnings:
             where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
             blocks.append(visible.join([f"{warning.path}{where}", _warning(warning, "")]))
@@ -133,10 +134,6 @@ def _rule_lines(made: RulePreview, unread: str) -> list[str]:
     if made.known is None and template:
         objects = f"{objects or 'none'}, and what {template} finds among the labels"
     return [*lines, _line("objects", objects or "none")]
-
-
-def _title(config: RuleConfig) -> str:
-    return f"{config.path}  ({place_of(config.source, config.line)})"
 
 
 def _scrape_lines(rule: Rule) -> list[str]:

@@ -56,14 +56,10 @@ _INSTALL = {
 
 def chain(facts: Facts, metric: MetricFacts, *, boosted: bool) -> MetricChain:
     """Return the hops of a metric; `boosted` tells whether Fastpath raises the autoscaler at the moment."""
-    hops = [*_origin(facts, metric, boosted=boosted), _api(facts, metric), *_requests(metric)]
+    hops = [*_origin(facts, metric, boosted=boosted), _api(facts, metric)]
+    if metric.resize:  # which requests count
+        hops.append(Hop("requests", State.WARNING, metric.resize, timed=False))
     return MetricChain(metric.label, (*hops, _decision(facts, metric, boosted=boosted)))
-
-
-def _requests(metric: MetricFacts) -> Iterator[Hop]:
-    """Yield which requests count, if a resize is not actuated."""
-    if metric.resize:
-        yield Hop("requests", State.WARNING, metric.resize, timed=False)
 
 
 def _is_ours(metric: MetricFacts) -> bool:

@@ -135,7 +135,9 @@ def find(
     text = f"{counted(count, f'pod {what[0]}', f'pods {what[1]}')} since {_clock(cause.since)}"
     version = _version(pod.metadata.labels, _owner(pod), target.sets, cause.image)
     text = f"{text}{version}: {cause.why}"
-    return UnreadyPods(text, _advise(cause.advice, pod), pod.metadata.name, is_late)
+    advice = cause.advice or "look at its events: kubectl -n {namespace} describe pod {pod}"
+    advice = advice.format(pod=pod.metadata.name, namespace=pod.metadata.namespace)
+    return UnreadyPods(text, advice, pod.metadata.name, is_late)
 
 
 def revision(one: WorkloadDocument) -> int:
@@ -146,11 +148,6 @@ def revision(one: WorkloadDocument) -> int:
 
 def _clock(at: int) -> str:
     return f"{write_instant(at)[11:19]} UTC"
-
-
-def _advise(words: str, pod: PodDocument) -> str:
-    words = words or "look at its events: kubectl -n {namespace} describe pod {pod}"
-    return words.format(pod=pod.metadata.name, namespace=pod.metadata.namespace)
 
 
 def _about(message: str) -> str:

@@ -42,10 +42,6 @@ def _check(expected: str, is_good: Callable[[str], bool]) -> Callable[[str], str
     return check
 
 
-def _is_request(text: str) -> bool:
-    return not text or ((request := quantity.read(text)).sign > 0 and request.has_milli)
-
-
 def _is_step(text: str) -> bool:
     seconds = parse_prometheus_duration(text)
     return 1 <= seconds <= 3600 and seconds == int(seconds)
@@ -159,7 +155,10 @@ class LoadOptions(PrometheusOptions, KubeconfigOptions):
     request: str = _load_text(
         "What one pod requests of the resource, such as 500m; a target of type Utilization needs it.",
         metavar="quantity",
-        check=_check("expected a quantity above 0 such as 500m or 256Mi", _is_request),
+        check=_check(
+            "expected a quantity above 0 such as 500m or 256Mi",
+            lambda text: not text or ((request := quantity.read(text)).sign > 0 and request.has_milli),
+        ),
     )
     pod_start: str = text_option(
         "Time from a written count to Ready pods, rounded up to seconds: a duration such as 20s, or a file "

@@ -159,7 +159,8 @@ def _history(frame: Frame, spans: Sequence[_Span], now: float) -> Iterator[str]:
     yield frame.boxes("ahead-shade", [(now, frame.end, 0, frame.pods)])
     yield frame.area("demand", _track(spans, _shown_demand))
     yield frame.line("min", _track(spans, lambda point: point.min if point.max else None))
-    yield frame.line("max", _track(spans, lambda point: _within(frame, point.max)))
+    # a maximum is 0 where nothing was decided, and one above the axis is not drawn
+    yield frame.line("max", _track(spans, lambda point: point.max if 0 < point.max <= frame.pods else None))
     yield frame.line("floor", _track(spans, lambda point: point.floor or None))
     yield frame.line("desired", _track(spans, lambda point: point.desired))
     yield frame.line("ready", _track(spans, lambda point: point.ready))
@@ -174,11 +175,6 @@ def _track(spans: Iterable[_Span], value: Callable[[HistoryPoint], int | None]) 
 def _shown_demand(point: HistoryPoint) -> int | None:
     """Return the demand, at most twice the maximum: more would squeeze the counts into the floor."""
     return point.demand if point.demand is None or not point.max else min(point.demand, 2 * point.max)
-
-
-def _within(frame: Frame, pods: int) -> int | None:
-    """Return a maximum that is on the axis; it is 0 where nothing was decided."""
-    return pods if 0 < pods <= frame.pods else None
 
 
 def _ahead(frame: Frame, view: AutoscalerView, bounds: Sequence[BoundsAhead], now: float) -> Iterator[str]:

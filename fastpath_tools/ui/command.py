@@ -10,7 +10,7 @@ from adapter.cli import command_line
 from adapter.telemetry import logs
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.live import cluster_options
-from fastpath_tools.ui import addresses, server
+from fastpath_tools.ui import fleet_page, server
 from fastpath_tools.ui.autoscaler_page import AutoscalerPage
 from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import FleetReader
@@ -42,13 +42,13 @@ async def _run(options: UiOptions) -> None:
         fleet = FleetPage(reader, templates, doctor.clock)
 
         def find(path: str) -> Page | None:
-            if path == addresses.FLEET:
+            if path == fleet_page.FLEET:
                 return fleet
-            key = addresses.parse_autoscaler(path)
+            key = fleet_page.parse_autoscaler(path)
             return None if key is None else AutoscalerPage(doctor, templates, *key)
 
         port = await stack.enter_async_context(PageServer(token, templates, find).listening(options.port))
-        first = addresses.of_autoscaler(namespace, name) if name else addresses.FLEET
+        first = fleet_page.of_autoscaler(namespace, name) if name else fleet_page.FLEET
         address = f"http://{server.ADDRESS}:{port}/{token}/{first}"
         async with asyncio.TaskGroup() as tasks:
             examining = tasks.create_task(reader.examine(), name="examine autoscalers")

@@ -1,12 +1,17 @@
 """The page of all autoscalers: how many have which problem, a form that selects, and a line each."""
 
+from urllib.parse import quote
+
 from adapter.model.clock import Clock
 from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import seconds
-from fastpath_tools.ui import addresses, fleet
+from fastpath_tools.ui import fleet
 from fastpath_tools.ui.fleet import ANY, FleetFilter, Problem
 from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
 from fastpath_tools.ui.pages import Content, Query, Templates
+
+FLEET, AUTOSCALERS = "", "autoscalers"
+"""Addresses of pages below the root: that of the fleet, and what those of single autoscalers begin with."""
 
 _CHOICES = {"": "all", ANY: "with a problem"} | {problem.name.lower(): problem.value for problem in Problem}
 """What the form calls the values of the field `problem`."""
@@ -44,7 +49,7 @@ def render(shown: Fleet, fields: FleetFilter, now: float, templates: Templates) 
         total=len(shown.rows),
         since=lambda at: fleet.UNKNOWN if at is None else f"{elapsed(now - at)} ago",
         age=lambda length: fleet.UNKNOWN if length is None else seconds(length),
-        addresses=addresses,
+        address=of_autoscaler,
     )
     return Content("Autoscalers", (summary, select, lines))
 
@@ -55,3 +60,15 @@ def elapsed(length: float) -> str:
         if length >= size:
             return f"{length / size:.0f} {unit}"
     return f"{max(length, 0.0):.0f} s"
+
+
+def of_autoscaler(namespace: str, name: str) -> str:
+    return "/".join((AUTOSCALERS, quote(namespace, safe=""), quote(name, safe="")))
+
+
+def parse_autoscaler(path: str) -> tuple[str, str] | None:
+    """Return namespace and name of an autoscaler's page from a decoded path, None for another path."""
+    first, *key = path.split("/")
+    if first != AUTOSCALERS or len(key) != 2 or not {"", ".", ".."}.isdisjoint(key):
+        return None
+    return key[0], key[1]

@@ -71,7 +71,10 @@ def build(examination: Examination, history: views.HistoryView | None = None) ->
         status={
             "currentReplicas": status.current_replicas,
             "desiredReplicas": status.desired_replicas,
-            "conditions": [_condition(condition) for condition in facts.conditions],
+            "conditions": [
+                {name: getattr(condition, name) for name in ("type", "status", "reason", "message")}
+                for condition in facts.conditions
+            ],
         },
         recommendations={},
         writers=views.WritersView(paused_until=None, paused_by="", reversals=()),
@@ -108,10 +111,6 @@ def _target(facts: Facts, status: HorizontalPodAutoscalerStatus) -> views.Target
         selector=target.selector,
         manager="" if target.writer is None else target.writer.manager,
     )
-
-
-def _condition(condition: Condition) -> dict[str, str]:
-    return {name: getattr(condition, name) for name in ("type", "status", "reason", "message")}
 
 
 # -- metrics -------------------------------------------------------------------------------------------------

@@ -28,16 +28,13 @@ class Renewed(Generic[T]):
     async def get(self) -> T:
         async with self._lock:
             if self._value is None or self.remaining <= 0:
-                start = _now()
+                now = asyncio.get_running_loop().time
+                start = now()
                 self._value = await self._read()
-                self._due = _now() + max(SECONDS, self._rest * (_now() - start))
+                self._due = now() + max(SECONDS, self._rest * (now() - start))
             return self._value
 
     @property
     def remaining(self) -> float:
         """Return in how many seconds it is due."""
-        return self._due - _now()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+        return self._due - asyncio.get_running_loop().time()

@@ -50,10 +50,6 @@ def _skewed(generator: random.Random) -> float:
     return generator.lognormvariate(math.log(40), 0.3)
 
 
-def _long_tailed(generator: random.Random) -> float:
-    return 20 + generator.expovariate(1 / 20)
-
-
 def _on_new_nodes(generator: random.Random) -> float:
     return generator.gauss(100 if generator.random() < 0.05 else 40, 4)
 
@@ -78,7 +74,7 @@ def _shares(draw: Draw, seen: int, pods: int) -> tuple[float, float]:
     [
         (_normal, 50, 16, 0.6, 0.94),
         (_skewed, 50, 16, 0.6, 0.92),
-        (_long_tailed, 50, 16, 0.6, 0.90),
+        (lambda generator: 20 + generator.expovariate(1 / 20), 50, 16, 0.6, 0.90),
         (_on_new_nodes, 50, 4, 0.9, 0.92),
         (_on_new_nodes, 50, 16, 0.7, 0.80),
         (_normal, 10, 8, 0.65, 0.92),

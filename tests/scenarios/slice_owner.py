@@ -6,7 +6,6 @@ As a program it is a real process with a clock of its own:
 
 import asyncio
 import contextlib
-import functools
 import random
 import signal
 import sys
@@ -115,7 +114,7 @@ class SliceScaler:
                         raise
                     target, current = target._replace(resource_version=version), wanted
                     status = HorizontalPodAutoscalerStatus(desired_replicas=current)
-                    document = functools.partial(_document, current)
+                    document = dict[str, object](currentReplicas=current, desiredReplicas=current).copy
                     hpa = HPA.format(self.namespace)
                     self._statuses.put(
                         StatusUpdate(self.namespace, "web", self._uid, hpa, "", status, document), None
@@ -124,10 +123,6 @@ class SliceScaler:
                         about, "Normal", "SuccessfulRescale", f"New size: {current}; reason: load"
                     )
             await asyncio.sleep(0.05)
-
-
-def _document(replicas: int) -> dict[str, object]:
-    return {"currentReplicas": replicas, "desiredReplicas": replicas}
 
 
 def wall_load() -> int:

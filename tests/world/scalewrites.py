@@ -6,7 +6,7 @@ audit counts what a booster wrote, not what the booster says of itself. A publis
 held.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from adapter.model.autoscaling import floor as floors
@@ -235,14 +235,10 @@ def follow(cluster: Cluster, audit: Audit) -> None:
         ("configmaps", audit.saw_floors),
     ):
         key = cluster.kinds.find(plural).key
-        for change in _present(cluster, key):
-            _tell(plural, see, change)
+        for record in list(cluster.store.records(key)):
+            _tell(plural, see, Change(0, None, record))
         # mypy sees no defaults
         cluster.store.subscribe(key, lambda change, plural=plural, see=see: _tell(plural, see, change))  # type: ignore[misc]
-
-
-def _present(cluster: Cluster, key: tuple[str, str]) -> Iterator[Change]:
-    return (Change(0, None, record) for record in list(cluster.store.records(key)))
 
 
 def _tell(plural: str, see: Callable[[Document], None], change: Change) -> None:

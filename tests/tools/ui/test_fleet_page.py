@@ -8,7 +8,7 @@ import jinja2
 import pytest
 
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from fastpath_tools.ui import addresses, fleet_page
+from fastpath_tools.ui import fleet_page
 from fastpath_tools.ui.fleet import FleetFilter, FleetRow
 from fastpath_tools.ui.fleet_page import elapsed
 from fastpath_tools.ui.fleet_reading import Fleet
@@ -146,8 +146,8 @@ def test_colors_of_pages_are_those_of_charts() -> None:
 
 
 def test_the_address_of_an_autoscaler() -> None:
-    assert addresses.of_autoscaler("shop", "a/b?c") == "autoscalers/shop/a%2Fb%3Fc"
-    assert addresses.parse_autoscaler("autoscalers/shop/web") == ("shop", "web")
+    assert fleet_page.of_autoscaler("shop", "a/b?c") == "autoscalers/shop/a%2Fb%3Fc"
+    assert fleet_page.parse_autoscaler("autoscalers/shop/web") == ("shop", "web")
     for path in (
         "",
         "autoscalers",
@@ -156,4 +156,4 @@ def test_the_address_of_an_autoscaler() -> None:
         "autoscalers/a/b/c",
         "x/shop/web",
     ):
-        assert addresses.parse_autoscaler(path) is None
+        assert fleet_page.parse_autoscaler(path) is None
