@@ -268,7 +268,7 @@ def open_controller(
     )
     limiter, unused = WriteRateLimiter(1_000.0, clock, monitoring), cast("Any", None)
     outbox = Outbox(limiter, clock, monitoring, Defects(monitoring))
-    costs = CostKeeper(outbox, hand, clock)
+    costs = CostKeeper(outbox, hand)
     controller = Controller(context, hand, monitoring, Journal(), random=lambda: 0.0, costs=costs)
     for number in numbers:
         controller.begin(number, unused)

@@ -31,7 +31,6 @@ from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model import timestamps
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
-from adapter.model.clock import Clock
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
 
@@ -104,10 +103,9 @@ class CostKeeper(Outlet[CostJob]):
     unexpected = "unexpected error about the deletion costs of an autoscaler"
     at_once = deletion_costs.AT_ONCE
 
-    def __init__(self, outbox: Outbox, actuator: Actuator, clock: Clock) -> None:
+    def __init__(self, outbox: Outbox, actuator: Actuator) -> None:
         super().__init__(outbox)
         self._actuator = actuator
-        self._clock = clock
         self._marks: dict[Key, PodMarks] = {}
 
     async def mark(self, state: AutoscalerState, snapshot: Snapshot, replicas: int, since: float) -> bool:
@@ -121,7 +119,7 @@ class CostKeeper(Outlet[CostJob]):
         jobs = self._choose(state, marks, snapshot, replicas, may_exchange=True)
         if not jobs:
             return False
-        marks.wanted = now = self._clock.monotonic()
+        marks.wanted = now = self.outbox.clock.monotonic()
         await asyncio.wait([job.done for job in jobs], timeout=max(0.0, since + MARK_SECONDS - now))
         for job in jobs:
             if self.withdraw(job.outbox_key, job):
@@ -134,7 +132,7 @@ class CostKeeper(Outlet[CostJob]):
             self.forget(state)
             return
         marks = self._marks.setdefault(state.key, PodMarks())
-        seen, monotonic = snapshot.observation, self._clock.monotonic()
+        seen, monotonic = snapshot.observation, self.outbox.clock.monotonic()
         foreign = _learn(marks, seen.pods, monotonic)
         state.idle_scale_down = self._describe(state, marks, seen.pods, monotonic, foreign)
         if seen.replicas < marks.replicas:
@@ -192,7 +190,7 @@ class CostKeeper(Outlet[CostJob]):
         Pods that go for an earlier one may still be there. Others that are too many are those of an update of
         the target, which removes them itself.
         """
-        pods, now = snapshot.observation.pods, self._clock.monotonic()
+        pods, now = snapshot.observation.pods, self.outbox.clock.monotonic()
         is_paused = now < marks.paused
         if is_paused or not removal.has_replica_set(state.spec.object.spec.scale_target_ref.kind, pods):
             return []
@@ -212,7 +210,7 @@ class CostKeeper(Outlet[CostJob]):
         return jobs + [self._queue(state, marks, pod, cost) for pod, cost in choice.costs]
 
     def _take_back(self, state: AutoscalerState, marks: PodMarks) -> None:
-        marks.wanted = now = self._clock.monotonic()
+        marks.wanted = now = self.outbox.clock.monotonic()
         for pod in [pod for pod, taken in marks.costs.items() if taken is None]:
             marks.costs[pod] = now
             self._queue(state, marks, pod, None)
@@ -260,8 +258,8 @@ class CostKeeper(Outlet[CostJob]):
             job.marks.foreign = error.said or str(error)
         elif not is_gone:
             pause = REFUSED_SECONDS if error.status == 403 else FAILED_SECONDS
-            job.marks.paused = self._clock.monotonic() + pause
-            again = timestamps.write_instant(int((self._clock.wall() + pause) * SECOND))
+            job.marks.paused = self.outbox.clock.monotonic() + pause
+            again = timestamps.write_instant(int((self.outbox.clock.wall() + pause) * SECOND))
             job.marks.refused_until = again if error.status == 403 else ""
 
     def _describe(

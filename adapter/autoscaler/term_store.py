@@ -102,8 +102,6 @@ class TermStore(StoredInTerm):
         self._stored = texts
 
     async def save(self) -> None:
-        if self._stored is None:
-            return
         self._saves += 1
         texts = await self._select()
         if texts == self._stored:

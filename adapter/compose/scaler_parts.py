@@ -102,16 +102,16 @@ class ScalerWrites:
         self._autoscalers = caches.autoscalers
         self._limiter = WriteRateLimiter(rate, clock, monitoring)
         self.outbox = outbox = Outbox(self._limiter, clock, monitoring, problems.defects)
-        statuses = StatusOutlet(outbox, clock, problems, self._status_refused)
-        events = EventOutlet(outbox, clock, random, monitoring, problems)
+        statuses = StatusOutlet(outbox, problems, self._status_refused)
+        events = EventOutlet(outbox, random, monitoring, problems)
         self.actuator = Actuator(outbox, statuses, events)
-        self.costs = CostKeeper(outbox, self.actuator, clock)
+        self.costs = CostKeeper(outbox, self.actuator)
         self._floors = ConfigMapOutlet(outbox, WriteKind.FLOOR, "unexpected error while publishing floors")
         self._stores = ConfigMapOutlet(
             outbox, WriteKind.STATUS, "unexpected error while storing for the next owner"
         )
         self.schedules = ScheduleReporter(
-            outbox, caches.schedules, problems, clock, caches.rivals.hpas.find, caches.autoscalers.find
+            outbox, caches.schedules, problems, caches.rivals.hpas.find, caches.autoscalers.find
         )
 
     def begin(self, term: Term) -> tuple[FloorWriter, StoreSlot]:

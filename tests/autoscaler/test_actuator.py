@@ -35,8 +35,8 @@ class ActuatorOnCluster:
         self.desk = desk
         self.clock = ShiftedClock()
         self.cluster = desk.cluster
-        statuses = StatusOutlet(desk.outbox, self.clock, desk.faults)
-        events = EventOutlet(desk.outbox, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+        statuses = StatusOutlet(desk.outbox, desk.faults)
+        events = EventOutlet(desk.outbox, lambda: 0.0, desk.monitoring, desk.faults)
         self.actuator = Actuator(desk.outbox, statuses, events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)

@@ -88,7 +88,7 @@ class ReporterAtWork:
     def _opened(self) -> tuple[Outbox, ScheduleReporter]:
         """What reads the time of the loop, which begins with the test."""
         outbox = open_outbox(self.writer, self.problems, self.clock)
-        reporter = ScheduleReporter(outbox, self.book, self.problems, self.clock, lambda *_: None, self._find)
+        reporter = ScheduleReporter(outbox, self.book, self.problems, lambda *_: None, self._find)
         return outbox, reporter
 
     async def _write(self) -> None:

@@ -68,10 +68,8 @@ class SliceScaler:
             keeper = SliceKeeper(context, self.namespace, settings)
             self._budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
             self._outbox = Outbox(self._budget, self._clock, self._monitoring, self._problems.defects)
-            self._statuses = StatusOutlet(self._outbox, self._clock, self._problems)
-            self._events = EventOutlet(
-                self._outbox, self._clock, random.random, self._monitoring, self._problems
-            )
+            self._statuses = StatusOutlet(self._outbox, self._problems)
+            self._events = EventOutlet(self._outbox, random.random, self._monitoring, self._problems)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(keeper.view.cache.run()), group.create_task(self._outbox.run())]
                 try:

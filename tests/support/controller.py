@@ -365,7 +365,7 @@ class Bench:
         )
         actuator = cast("Actuator", self.server)  # all that a controller calls
         self.outbox = open_outbox(self.writer, ProblemLog(self.monitoring, self.clock), self.clock)
-        costs = CostKeeper(self.outbox, actuator, self.clock)
+        costs = CostKeeper(self.outbox, actuator)
         self.controller = Controller(
             context,
             actuator,

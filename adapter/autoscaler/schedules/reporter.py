@@ -24,7 +24,6 @@ from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED, FastPathAutoscaler
-from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import ScrapeJob
 from adapter.telemetry.problems import ProblemLog
@@ -89,14 +88,12 @@ class ScheduleReporter(Outlet[_Known]):
         outbox: Outbox,
         book: ScheduleBook,
         problems: ProblemLog,
-        clock: Clock,
         find_hpa: Callable[[str, str], WatchedHPA | None],
         find_autoscaler: Callable[[Key], FastPathAutoscaler | None],
     ) -> None:
         super().__init__(outbox)
         self._cache, self._looks = book.cache, book.turns
         self._problems = problems
-        self._clock = clock
         self._find_hpa, self._find_autoscaler = find_hpa, find_autoscaler
         self._known: dict[tuple[str, str], _Known] = {}
 
@@ -113,13 +110,13 @@ class ScheduleReporter(Outlet[_Known]):
         self._follow(controller)
         await asyncio.sleep(0)  # most outlooks are known after one turn
         for known in list(self._known.values()):
-            began = self._clock.monotonic()
+            began = self.outbox.clock.monotonic()
             with self._problems.defects.contain(self.unexpected, known.subject):
                 wanted = self._describe(known, controller)
                 if wanted is not None and wanted != (known.wanted or known.written):
                     known.wanted = wanted
                     self.submit(OutboxKey(known.watched.namespace, known.watched.name), known)
-            computed += self._clock.monotonic() - began
+            computed += self.outbox.clock.monotonic() - began
             await asyncio.sleep(0)
         return computed
 

@@ -20,7 +20,6 @@ from cachetools import LRUCache
 from adapter import errors
 from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
-from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -163,13 +162,11 @@ class EventOutlet(Outlet[ObjectEvents]):
     def __init__(
         self,
         outbox: Outbox,
-        clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
         problems: ProblemLog,
     ) -> None:
         super().__init__(outbox)
-        self._clock = clock
         self._random = random
         self._monitoring = monitoring
         self._problems = problems
@@ -185,7 +182,7 @@ class EventOutlet(Outlet[ObjectEvents]):
             self._lose("queue")
             return
         self._counts[namespace] += 1
-        self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
+        self._stamp = max(self._stamp + 1, round(self.outbox.clock.wall() * 1e9))
         event = first_record(regarding, kind, reason, message[:_MESSAGE_LENGTH], self._stamp)
         key = OutboxKey(namespace, (regarding.kind, regarding.name, regarding.uid))
         self.submit(key, ObjectEvents(namespace, deque([event])))

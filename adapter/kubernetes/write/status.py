@@ -17,7 +17,6 @@ from adapter.kubernetes.write.outbox import IDLE, Outbox, OutboxKey, Outlet, Sen
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.clock import Clock
 from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 15.0
@@ -96,18 +95,16 @@ class StatusOutlet(Outlet[ObjectStatus]):
     def __init__(
         self,
         outbox: Outbox,
-        clock: Clock,
         problems: ProblemLog,
         refused: Callable[[StatusUpdate, errors.KubernetesError], None] = lambda _update, _error: None,
     ) -> None:
         super().__init__(outbox)
-        self._clock = clock
         self._problems = problems
         self._refused = refused
 
     def put(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
         """Queue a status; `seen` is the status that the object was read with. Never waits."""
-        subject, now = f"{update.namespace}/{update.name}", self._clock.monotonic()
+        subject, now = f"{update.namespace}/{update.name}", self.outbox.clock.monotonic()
         status = ObjectStatus(update.uid, subject, seen or _NO_STATUS, now, update)
         self.submit(OutboxKey(update.namespace, update.name), status)
 
@@ -144,7 +141,7 @@ class StatusOutlet(Outlet[ObjectStatus]):
         assert value.wanted is not None, "else it is not due"
         value.sending = value.wanted
         await self._patch(value.sending, writer)
-        value.written, value.written_at = value.sending.status, self._clock.monotonic()
+        value.written, value.written_at = value.sending.status, self.outbox.clock.monotonic()
         value.sending = None
         self._problems.resolve(FAULT, subject=value.subject)
 

@@ -48,7 +48,7 @@ class Load:
         self.monitoring = Monitoring()
         problems = ProblemLog(self.monitoring, self.clock)
         outbox = open_outbox(None, problems, self.clock, self.monitoring)  # nothing is written
-        self.recorder = EventOutlet(outbox, self.clock, lambda: 0.5, self.monitoring, problems)
+        self.recorder = EventOutlet(outbox, lambda: 0.5, self.monitoring, problems)
         self.delayed: set[Key] = set()
         self.answered: set[Key] = set()
         self.polled = 0

@@ -21,7 +21,7 @@ class EventOffice:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.recorder = EventOutlet(desk.outbox, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+        self.recorder = EventOutlet(desk.outbox, lambda: 0.0, desk.monitoring, desk.faults)
 
     def say(
         self, message: str, reason: str = "SuccessfulRescale", kind: str = "Normal", about: Regarding = WEB

@@ -92,7 +92,7 @@ class Queue:
         clock, monitoring = LoopClock(), Monitoring()
         self._problems, itself = ProblemLog(monitoring, clock), cast("Any", self)
         self.outbox = open_outbox(itself, self._problems, clock, monitoring, itself)
-        self.writer = StatusOutlet(self.outbox, clock, self._problems)
+        self.writer = StatusOutlet(self.outbox, self._problems)
 
     async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
@@ -157,7 +157,7 @@ class OfficeScript:
         self._desk, self._cluster = desk, desk.cluster
         self._refused: list[KubernetesError] = []
         self._is_broken = False
-        self._writer = StatusOutlet(desk.outbox, desk.clock, desk.faults, self._note)
+        self._writer = StatusOutlet(desk.outbox, desk.faults, self._note)
 
     def _note(self, _: StatusUpdate, error: KubernetesError) -> None:
         if self._is_broken:
