@@ -226,7 +226,7 @@ class DecisionLoop:
     def _follow_clock(self, by: int) -> None:
         """Look at once at what begins and ends at times of day."""
         clock = facts(seconds=round(by / SECOND, 3))
-        _log.warning("the system clock was set; recorded times are shifted with it", extra=clock)
+        _log.warning("the system clock was set; times of day are looked at again", extra=clock)
         for key in self.names():
             state = self.find(key)
             if state is not None and state.bounds.until is not None:

@@ -1,6 +1,6 @@
 """Reconciles one autoscaler: decides how many replicas its target should have, and writes that.
 
-`Reconciler.decide` runs in the loop and never waits. It reports a decision that writes nothing, and returns
+`Reconciler.sync` runs in the loop and never waits. It reports a decision that writes nothing, and returns
 one that must be written. That decision is provisional: `Reconciler.write` first waits for a write slot, which
 may take long under load, and then decides again from what is known by then. So what is sent is never older
 than its slot:
@@ -212,9 +212,8 @@ class Reconciler:
             _log.info("another client has scaled the target", extra=scale)
         if event := memories.change_event(state.memory, change, target.replicas, state.spec.boost):
             self.actuator.event(state.spec.object, event)
-        if (
-            state.spec.boost is not None and not state.turn.is_writing
-        ):  # else the end of the write settles the floor
+        # during a write, its end settles the floor
+        if state.spec.boost is not None and not state.turn.is_writing:
             self.floors.show(state, now)
         return change
 

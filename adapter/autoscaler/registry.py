@@ -62,9 +62,8 @@ class OwnedSlice:
     def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
         """Yield the ledgers for the next owner that are not empty, each with the uid of its autoscaler."""
         for state in self.states.values():
-            ledger = (
-                state.target.inherited or state.target.ledger
-            )  # that of before while the target is not known yet
+            # that of the previous owner while the target is not known yet
+            ledger = state.target.inherited or state.target.ledger
             if not ledger.is_empty:
                 yield state.spec.object.metadata.uid, ledger
 

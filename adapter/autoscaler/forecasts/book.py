@@ -4,9 +4,9 @@ A job is done by a process of its own (`ForecastWorker`), one after the other. I
 hour, and once a day a new verdict. The hours and minutes at which that happens come from the name of the
 autoscaler, so that jobs are spread over the hour and verdicts over the day.
 
-The jobs come in turns of namespaces (`JobQueue`), and one with many autoscalers delays another by a job at
-most. Plans come before verdicts, since a plan has to be
-ready when its hour begins, but after some plans a verdict has its turn.
+The jobs come in turns of namespaces (`JobQueue`): one with many autoscalers delays another by a job at most.
+Plans come before verdicts, since a plan has to be ready when its hour begins. After some plans a verdict has
+its turn.
 
 A verdict takes seconds of CPU, and a change of the spec asks for a new one. So verdicts of an autoscaler are
 some time apart, also after it was changed, or deleted and made again. Only a job that cost next to nothing,
