@@ -1,6 +1,6 @@
 """What is known of one autoscaler: its spec, its target, the bounds that hold, and its memory.
 
-Each of these is a frozen value that one method of `AutoscalerState` replaces. `Subscriptions` has what it
+Each of these is a frozen value that only methods of `AutoscalerState` replace. `Subscriptions` has what it
 reads, and `Turn` what concerns its turns.
 """
 

@@ -15,17 +15,18 @@ last step of the trace, and as `Restraint.WITHHELD`; some begin with an event. T
 4. Fallback (`fallback`) changes the least count while metrics are absent. Windows and policies apply to it.
    Shown in the step "fallback" and the reason of the raise; `memory.commit` has the events.
 5. A zero of another client changes the condition ScaledToZero, by which Kubernetes leaves zero or does not.
-   Shown in ScalingActive, in the step "disabled", and as DISABLED.
+   Shown in ScalingActive, in the step "disabled", and as DISABLED. From our own zero a minimum wakes the
+   target as a fallback does.
 6. Fresh values (`boost`) and lost values (`lost_values`) change readings: for boosting only fresh values
-   count, and a metric whose pods lost their values may scale up, not down. They are the last inputs of
-   metrics because they change what the decision may do, per metric. Shown in the step and the event of the
-   metric.
+   count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down. They
+   change what the decision may do, per metric. Shown in the step and the event of the metric.
 7. Draining changes minReplicas once more: a scale-down waits until the pods that go are idle. Windows and
    policies apply to it, but it is no guard of a count above maxReplicas. Shown in ScalingLimited, in the step
    "draining", and as DRAINING.
 
 Then `decision.follow` decides, as Kubernetes. What follows keeps the status, so a user reads what would have
-happened. All but the doubt are shown in AbleToScale without an event.
+happened. All but the doubt are shown in AbleToScale without an event. The status of a HorizontalPodAutoscaler
+is Kubernetes': what is shown in conditions is seen by `explain` there.
 
 8. A pause after reversals (`conflicts`) vetoes: another field manager reverted our writes. It precedes the
    rules of boosting: these may allow a raise, but not against another writer. `memory.change_event` has the
@@ -36,7 +37,8 @@ happened. All but the doubt are shown in AbleToScale without an event.
 10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits.
 11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write.
 
-What is remembered from one decision to the next is in `memory`.
+A spec that is not valid vetoes before all of these (`refuse`), as a target that is not found does
+(`decision.without_scale`). What is remembered from one decision to the next is in `memory`.
 """
 
 from typing import NamedTuple, Self
