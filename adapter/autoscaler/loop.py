@@ -98,8 +98,7 @@ class Scheduler:
                 new += 1
         if not self._turns:
             return None
-        _, _, key = self._turns.next()
-        self._turns.discard(key.namespace, None, key)
+        key = self._turns.take()
         return Due(key, self._due.pop(key))
 
 

@@ -76,19 +76,23 @@ class Turns(Generic[Item]):
         if not owners:
             del self._namespaces[namespace]
 
-    def next(self, urgency: Callable[[Item], float] | None = None) -> tuple[str, Hashable, Item]:
-        """Return the namespace and the owner whose turn it is, and the owner's most urgent item.
+    def take(self, urgency: Callable[[Item], float] | None = None) -> Item:
+        """Remove an item of the owner whose turn it is, and return it: the most urgent one of the owner.
 
-        Without `urgency` that is its oldest item. This uses the turn: the namespace and the owner come last
-        now. The item stays until it is discarded. Raises LookupError if there are no items.
+        Without `urgency` that is its oldest item. The namespace and the owner come last now. Raises
+        LookupError if there are no items.
         """
-        if not self:
+        if not self._namespaces:
             raise LookupError("nothing waits")
-        namespace, owners = next(iter(self._namespaces.items()))
-        owner, items = next(iter(owners.items()))
-        self._namespaces.move_to_end(namespace)
-        owners.move_to_end(owner)
-        return namespace, owner, max(items, key=urgency) if urgency is not None else next(iter(items))
+        namespace, owners = self._namespaces.popitem(last=False)
+        owner, items = owners.popitem(last=False)
+        item = next(iter(items)) if urgency is None else max(items, key=urgency)
+        del items[item]
+        if items:
+            owners[owner] = items
+        if owners:
+            self._namespaces[namespace] = owners
+        return item
 
 
 LEAST_SHARE = 10

@@ -49,9 +49,7 @@ def spend(turns: Turns[tuple[str, str, int]], count: int) -> list[tuple[str, str
     for _ in range(count):
         if not turns:
             break
-        namespace, owner, item = turns.next()
-        assert isinstance(owner, str)
-        turns.discard(namespace, owner, item)
+        namespace, owner, _ = turns.take()
         taken.append((namespace, owner))
     return taken
 
@@ -118,7 +116,7 @@ def test_the_most_urgent_item_of_an_owner_is_taken_first() -> None:
     turns: Turns[int] = Turns()
     for item in (3, 9, 5):
         turns.add("a", "x", item)
-    assert turns.next(lambda item: item) == ("a", "x", 9)
+    assert (turns.take(lambda item: item), len(turns)) == (9, 2)
 
 
 def test_an_item_of_two_owners_waits_for_both() -> None:
@@ -129,12 +127,12 @@ def test_an_item_of_two_owners_waits_for_both() -> None:
     turns.discard("a", "x", 1)
     turns.discard("a", "x", 1)
     turns.discard("b", "z", 1)
-    assert turns.next() == ("b", "y", 1)
+    assert turns.take() == 1
 
 
 def test_nothing_waits() -> None:
     with pytest.raises(LookupError, match="nothing waits"):
-        Turns[int]().next()
+        Turns[int]().take()
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 60)), max_size=60)

@@ -90,9 +90,7 @@ class JobQueue:
         if not turns:
             return None
         self._in_a_row = self._in_a_row + 1 if is_plan and self._verdicts else 0
-        _, _, key = turns.next()
-        self.discard(key)
-        return key
+        return turns.take()
 
 
 class Pauses:

@@ -305,7 +305,7 @@ class Poller:
 
     async def _take_turn(self, now: float) -> None:
         """Poll the next feed, and with it those of its group that the same queries answer."""
-        _, _, chosen = self._turns.next(lambda feed: feed.waited(now) / feed.period)
+        chosen = self._turns.take(lambda feed: feed.waited(now) / feed.period)
         group, namespace = self._groups[chosen.group], chosen.namespace
         # The first poll of a group has queries of its own; those that come meanwhile share theirs.
         self._budget.take(chosen.queries)

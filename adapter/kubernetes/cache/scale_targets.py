@@ -215,9 +215,7 @@ class PollTurns:
             while not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
-            namespace, name, turn = self._waiting.next()
-            self._waiting.discard(namespace, name, turn)
-            turn.set()
+            self._waiting.take().set()
             await self._context.sleep(1 / POLLS_PER_SECOND)
 
 

@@ -304,7 +304,7 @@ class Outlet(ABC, Generic[Value]):
                 self._give_back()
                 self._gate.release()
                 continue
-            *_, key = self._turns[chosen].next()
+            key = self._turns[chosen].take()
             entry = self._entries[key]
             self._cancel(entry)
             name = f"outbox: {type(self).__name__} {key.namespace}"

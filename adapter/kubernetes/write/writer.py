@@ -108,9 +108,7 @@ class WriteRateLimiter:
             chosen = self._precedence.choose(waiting)
             if chosen is None:
                 break
-            queue = self._waiting[chosen]
-            namespace, name, place = queue.next()
-            queue.discard(namespace, name, place)
+            place = self._waiting[chosen].take()
             if not place.done():
                 place.set_result(None)
                 self._tokens -= 1
