@@ -12,7 +12,7 @@ is ours.
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -33,7 +33,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     Ways,
 )
-from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.removal import count_idle
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key
@@ -379,9 +379,13 @@ class Subscriptions:
                 changes["most_then"] = following.max_ready(age)
             return msgspec.structs.replace(reading, **changes) if changes else reading
 
-        inputs = []
-        for metric, by_pods, source, given in self._read_sources(prepared, context):
-            reading = given
+        assert self._wanted is not None, "the target was found by it"
+        inputs, values = [], 0
+        wanted = zip(prepared.metrics, self._wanted.by_pods, self._opened.sources, strict=True)
+        for metric, by_pods, source in wanted:
+            values += len(pods) if metric.source else 0
+            is_read = not metric.source or values <= max(MOST_VALUES, len(pods))
+            reading = source.read(context) if is_read else _TOO_MANY
             sampled, span = source.sampled, source.span
             usual, slow = source, ""
             if self._opened.own_usages and isinstance(source, OwnUsageSource):
@@ -395,7 +399,8 @@ class Subscriptions:
                 reading = completed(reading, usual.sampled, usual.span, by_pods=by_pods)
             fault = getattr(source, "scrape_fault", "")
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow, fault))
-        self._rank(inputs, context)
+        if self._wanted.ranking is not None:
+            self._rank(self._wanted.ranking, inputs, context)
         return tuple(inputs)
 
     def _find_lag(self, target: ScaleTarget, pods: Sequence[PodFacts], monotonic: float) -> str:
@@ -409,24 +414,12 @@ class Subscriptions:
         since = self._behind_since = monotonic if self._behind_since is None else self._behind_since
         return SETTLING if monotonic - since < _SETTLING_SECONDS else _FEWER_PODS
 
-    def _read_sources(
-        self, prepared: PreparedSpec, context: ReadContext
-    ) -> Iterator[tuple[PreparedMetric, bool, MetricSource, Reading]]:
-        values = 0
-        assert self._wanted is not None, "the target was found by it"
-        wanted = zip(prepared.metrics, self._wanted.by_pods, self._opened.sources, strict=True)
-        for metric, by_pods, source in wanted:
-            values += len(context.pods) if metric.source else 0
-            is_read = not metric.source or values <= max(MOST_VALUES, len(context.pods))
-            yield metric, by_pods, source, source.read(context) if is_read else _TOO_MANY
-
-    def _rank(self, inputs: Sequence[MetricInput], context: ReadContext) -> None:
-        """Note the values by which pods are ranked, with the option."""
-        wanted = self._wanted
+    def _rank(self, by: MetricSpec, inputs: Sequence[MetricInput], context: ReadContext) -> None:
+        """Note the values by which pods are ranked."""
         if (source := self._opened.ranking) is not None:
             self._idleness.note(source.read(context), source.sampled)
-        elif wanted is not None and wanted.ranking is not None:
-            ranked_by = inputs[wanted.metrics.index(wanted.ranking)]
+        elif self._wanted is not None:
+            ranked_by = inputs[self._wanted.metrics.index(by)]
             self._idleness.note(ranked_by.reading, ranked_by.sampled)
 
     def _fast_usage(self) -> OptionState | None:
