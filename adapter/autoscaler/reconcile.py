@@ -21,9 +21,9 @@ is taken for ours.
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.cost_keeper import CostKeeper
@@ -66,7 +66,7 @@ ATTEMPTS = 6
 """The number of PUTs before a write is given up."""
 
 
-class PendingScale(NamedTuple):
+class PendingScale(msgspec.Struct, frozen=True):
     """A decision that is to be written: with what it was made, and when."""
 
     snapshot: Snapshot
@@ -81,7 +81,7 @@ class PendingScale(NamedTuple):
     """The maximum that the decision was capped at, None if it was not."""
 
 
-class SyncResult(NamedTuple):
+class SyncResult(msgspec.Struct, frozen=True):
     """What a sync comes to: a decision that must be written, None without one, and when to sync again.
 
     It syncs `again` after so many seconds even if nothing changes, and not within `rest` seconds whatever
@@ -165,7 +165,7 @@ class Reconciler:
                     state.spec.prepared, memory.status, why, memory.history, time
                 )
                 if state.spec.boost is not None:  # the HPA controller writes this event itself
-                    refusal = msgspec.structs.replace(refusal, events=())
+                    refusal = replace(refusal, events=())
                 self._conclude(state, refusal, now)
             return None
         constraints = state.constraints()
@@ -330,7 +330,7 @@ class Reconciler:
         target = state.take_scale(scale, before, tried)
         if target is not None:
             change = self._observe_scale(state, target, self.clock.now())
-            write.pending = write.pending._replace(change=change or write.pending.change)
+            write.pending = replace(write.pending, change=change or write.pending.change)
         return target
 
     def _decide_again(
@@ -384,10 +384,10 @@ class Reconciler:
         if outcome.error:
             state.turn.failures += 1
             memory = state.memory
-            seen = msgspec.structs.replace(snapshot.observation, write_error=outcome.error)
+            seen = replace(snapshot.observation, write_error=outcome.error)
             failure = guarded.decide(pending.spec, seen, memory, now, snapshot.constraints)
-            again = pending._replace(
-                snapshot=msgspec.structs.replace(snapshot, observation=seen), memory=memory, at=now, most=None
+            again = replace(
+                pending, snapshot=replace(snapshot, observation=seen), memory=memory, at=now, most=None
             )
             self._commit(state, again, failure, now, "failed")
             return

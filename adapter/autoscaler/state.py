@@ -342,7 +342,8 @@ class AutoscalerState:
         limits = Constraints.of(
             self.spec.object.spec, self.bounds.readiness, rivals, self.spec.boost, self.bounds.now
         )
-        return limits._replace(doubt=self.doubt) if self.doubt else limits
+        doubt = self.doubt
+        return msgspec.structs.replace(limits, doubt=doubt) if doubt else limits
 
     def scheduled_floor(self, now: int) -> Floor:
         """Return the minimums of windows and forecast that a boosted HorizontalPodAutoscaler is to read.

@@ -157,7 +157,7 @@ class ScalerDecider:
     def _decide(
         self, workload: Workload, readings: Sequence[Reading], constraints: Constraints, now: int
     ) -> int | None:
-        constraints = constraints._replace(bounds=self._schedule.at(now))
+        constraints = msgspec.structs.replace(constraints, bounds=self._schedule.at(now))
         idle = None if self.ranking is None else self.ranking.count_idle(workload)
         observation = _observe(workload, readings, self._memory.status, self._within, idle)
         outcome = guarded.decide(self.spec, observation, self._memory, now, constraints, self.last)
@@ -218,7 +218,7 @@ class BoostDecider(ScalerDecider):
         boost, spec = self._boost._replace(shown=beacon), self.spec
         boosted = boosting.follow(self._memory.boost, boost, spec.band, now, most=spec.limits.highest)
         self._memory = msgspec.structs.replace(self._memory, boost=boosted)
-        count = self._decide(workload, readings, self._constraints._replace(boost=boost), now)
+        count = self._decide(workload, readings, msgspec.structs.replace(self._constraints, boost=boost), now)
         if count is not None:
             floor = boosting.begin(self._memory.boost, workload.replicas, count, boost, self._spans, now)
             self._memory = self._memory.with_floor(msgspec.structs.replace(floor, stands=True))

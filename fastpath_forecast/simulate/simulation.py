@@ -204,7 +204,7 @@ def _prepare(
     elif policy.native is not None:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None:
-        constraints = Constraints.of(autoscaler.spec)._replace(mode=AUTO)  # also for mode Advise
+        constraints = replace(Constraints.of(autoscaler.spec), mode=AUTO)  # also for mode Advise
         scaler = ScalerDecider(fast, constraints, first, within, schedule)
         chains = [chain(scaler, policy.fast, policy.usage)]
     return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)

@@ -178,8 +178,10 @@ def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     allowed = []
     for policy in rules.policies:
         base = _base(policy, current, ups, downs, now)
-        factor = 1 + float(policy.value) / 100
-        allowed.append(numbers.ceil32(float(base) * factor) if policy.percent else w32(base + policy.value))
+        if policy.percent:
+            allowed.append(numbers.ceil32(float(base) * (1 + float(policy.value) / 100)))
+        else:
+            allowed.append(w32(base + policy.value))
     limit = min(allowed) if rules.select == "Min" else max(allowed)
     return limit, rules.policies[allowed.index(limit)]
 
@@ -192,8 +194,10 @@ def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     allowed = []
     for policy in rules.policies:
         base = _base(policy, current, ups, downs, now)
-        factor = 1 - float(policy.value) / 100
-        allowed.append(numbers.trunc32(float(base) * factor) if policy.percent else w32(base - policy.value))
+        if policy.percent:
+            allowed.append(numbers.trunc32(float(base) * (1 - float(policy.value) / 100)))
+        else:
+            allowed.append(w32(base - policy.value))
     limit = max(allowed) if rules.select == "Min" else min(allowed)
     return limit, rules.policies[allowed.index(limit)]
 

@@ -6,7 +6,7 @@ wrap, ratios are doubles, results are rounded up, and an overflow gives the numb
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -84,7 +84,7 @@ class Measurement(msgspec.Struct, frozen=True, gc=False):
     overflowed: bool = False
 
 
-class UtilizationAverage(NamedTuple):
+class UtilizationAverage(msgspec.Struct, frozen=True):
     """The average in per cent of the requests; mirrors ``GetResourceUtilizationRatio``.
 
     The percentage is truncated before the ratio is formed. Pods without a known request are left out.
@@ -128,7 +128,7 @@ class UtilizationAverage(NamedTuple):
         )
 
 
-class ValueAverage(NamedTuple):
+class ValueAverage(msgspec.Struct, frozen=True, gc=False):
     """The average of all values, those of unknown pods included; mirrors ``GetMetricUsageRatio``."""
 
     target: int

@@ -9,6 +9,8 @@ the count. Of the recommendations only one matters in each direction: the last t
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.decision import Decision
@@ -54,7 +56,7 @@ def foresee(
     for _ in range(_MOST):
         for begin in ahead:
             if begin.at <= at:
-                constraints = constraints._replace(bounds=begin.bounds)
+                constraints = replace(constraints, bounds=begin.bounds)
         decision = guarded.decide(spec, observation, memory, at, constraints)
         replicas = _count_after(decision, memory, constraints, current, at)
         if replicas != current:

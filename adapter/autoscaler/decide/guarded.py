@@ -41,7 +41,7 @@ A spec that is not valid vetoes before all of these (`refuse`), as a target that
 (`decision.without_scale`). What is remembered from one decision to the next is in `memory`.
 """
 
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
@@ -67,7 +67,7 @@ from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.status import Conditions
 
 
-class Constraints(NamedTuple):
+class Constraints(msgspec.Struct, frozen=True):
     """What limits a decision beside the observation.
 
     `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent

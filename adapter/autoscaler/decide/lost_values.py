@@ -55,13 +55,14 @@ def follow(
         seen = reading
         if source:
             known = before.get(source) or Reporting()
-            usual, *others = reading.ways if isinstance(reading, Ways) else (reading,)
+            ways = reading.ways if isinstance(reading, Ways) else (reading,)
+            usual = ways[0]
             if isinstance(usual, PodsReading):
                 known = _note(known, usual, observation, now)
                 if known.lost and (why := _why(known.lost, observation)):
                     blocks = True
                     seen = msgspec.structs.replace(usual, overdue=usual.overdue or why)
-                    seen = Ways((seen, *others)) if others else seen
+                    seen = Ways((seen, *ways[1:])) if len(ways) > 1 else seen
             after[source] = known
         checked.append(seen)
     return checked, before if after == before else after, blocks

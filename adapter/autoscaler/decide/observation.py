@@ -242,7 +242,7 @@ _NO_SAMPLE = (int(NEVER), 0)
 _ENDED = frozenset({"Failed", "Succeeded"})
 
 
-class Groups(NamedTuple):
+class Groups(msgspec.Struct, frozen=True, gc=False):
     """The number of pods that count, and the names of the others.
 
     `unready` pods are left out when scaling down and count as 0 when scaling up; `missing` ones have no

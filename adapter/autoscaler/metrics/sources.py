@@ -6,9 +6,10 @@ falls back to Prometheus for pods without one. Before the first answer a metric 
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
@@ -52,7 +53,7 @@ class Subscriber:
         return self.key.namespace
 
 
-class ReadContext(NamedTuple):
+class ReadContext(msgspec.Struct, frozen=True):
     """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds).
 
     `became_ready` is when pods became ready lately, by name, in monotonic seconds. `learned` is what sources
@@ -83,7 +84,7 @@ class ReadContext(NamedTuple):
         names = incoherent_pods(present, became_ready)
         if not names:
             return reading
-        return msgspec.structs.replace(
+        return replace(
             reading,
             values={name: value for name, value in values.items() if name not in names},
             left_out={name: values[name] for name in names},
@@ -197,10 +198,10 @@ class PolledSource:
             )
         if late:
             # A late answer does not scale down anyway. Its samples are not too old because no poll came.
-            context = context._replace(now=context.now - round(self.feed.overdue(context.monotonic) * SECOND))
+            context = replace(context, now=context.now - round(self.feed.overdue(context.monotonic) * SECOND))
         if not answer.trusted:
             # Prometheus evaluates at our clock's time. If that was set back, old samples would look new.
-            context = context._replace(now=max(context.now, self.feed.interval.newest))
+            context = replace(context, now=max(context.now, self.feed.interval.newest))
         return self.read_answer(answer, self.feed.interval.lasts, context, late)
 
 

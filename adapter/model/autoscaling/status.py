@@ -84,8 +84,10 @@ class Conditions:
         return None
 
     def holds(self, kind: str) -> bool:
-        condition = self.find(kind)
-        return condition is not None and condition.status == "True"
+        for condition in self._listed:
+            if condition.type == kind:
+                return condition.status == "True"
+        return False
 
     def settle(self) -> None:
         """Give the conditions that were changed and restored the time that they had before the sync."""

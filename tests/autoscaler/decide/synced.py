@@ -71,7 +71,7 @@ class SyncedScaler:
         return Observation(self.replicas, pods=listed, readings=readings, **facts | seen)
 
     def constrain(self, **changes: Any) -> None:
-        self.constraints = self.constraints._replace(**changes)
+        self.constraints = msgspec.structs.replace(self.constraints, **changes)
 
     def change(self, **memory: Any) -> None:
         self.memory = msgspec.structs.replace(self.memory, **memory)

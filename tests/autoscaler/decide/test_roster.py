@@ -4,6 +4,7 @@ import weakref
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from adapter.autoscaler.decide import roster
 from adapter.autoscaler.decide.observation import (
@@ -50,8 +51,8 @@ def test_groups_are_those_of_a_walk_at_any_time(
     settings = Settings()
     for reading, now, cpu in decisions:
         prepared = roster.prepare(pods)
-        found = roster.group(pods, reading, settings, now, cpu=cpu)
-        walked = group_pods(pods, reading, settings, now, cpu=cpu)
+        found = astuple(roster.group(pods, reading, settings, now, cpu=cpu))
+        walked = astuple(group_pods(pods, reading, settings, now, cpu=cpu))
         assert [found[0], *map(list, found[1:])] == [walked[0], *map(list, walked[1:])]
         assert prepared.ready == count_ready(pods)
 
