@@ -22,6 +22,7 @@ count, and the last one ends with its hour.
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from cachetools import FIFOCache
@@ -33,7 +34,7 @@ from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
 from adapter.autoscaler.loop import Due, Scheduler
 from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast import job as jobs
-from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import build_fingerprint
 from adapter.errors import InputError, NotSyncedError
@@ -273,9 +274,12 @@ class ForecastBook:
 
     async def _do(self, entry: AutoscalerForecast, now: int) -> None:
         key, judges = entry.state.key, entry.is_judged_at(now)
+        queries: Sequence[HistoryQuery] = ()
         try:
-            job = entry.build_job(self._queries, now)
-            answer = await self._worker.run(job) if isinstance(job, ForecastJob) else job
+            answer = entry.build_job(self._queries, now)
+            if isinstance(answer, ForecastJob):
+                queries = answer.queries
+                answer = await self._worker.run(answer)
         except NotSyncedError:
             entry.due = now + _SOON
             return
@@ -287,7 +291,7 @@ class ForecastBook:
             self._pauses.begin(key, now, pause_after(answer))
         if after is entry:
             self._monitoring.forecast_values.set(answer.values)
-            entry.take(answer, now, judges=judges)
+            entry.take(answer, queries, now, judges=judges)
             self._show(entry)
         elif after is not None:  # what the job was for has changed
             self._pause(after, now)

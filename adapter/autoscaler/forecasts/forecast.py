@@ -20,7 +20,7 @@ from adapter.autoscaler.state import AutoscalerState
 from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast import minimum
 from adapter.bounds.forecast import verdict as verdicts
-from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
 from adapter.bounds.forecast.stored import StoredVerdict, build_fingerprint, stored_hours
@@ -57,6 +57,16 @@ Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
 """Returns the query of each metric of an autoscaler. InputError for one without, NotSyncedError."""
 
 
+class Judged(msgspec.Struct, frozen=True, eq=False):
+    """A verdict, when it was made (in seconds since 1970), what it is about, and what came with it."""
+
+    verdict: Verdict
+    at: int
+    fingerprint: str
+    limits: Limits | None
+    card: msgspec.Raw
+
+
 @dataclass(slots=True, eq=False)
 class AutoscalerForecast:
     state: AutoscalerState
@@ -68,16 +78,8 @@ class AutoscalerForecast:
     """The time of day of the next job, in seconds."""
     spread: int
     planned: PlannedMinimum = field(default_factory=lambda: PlannedMinimum(STEP))
-    verdict: Verdict | None = None
-    judged: int = 0
-    """When the verdict was made, in seconds since 1970."""
-    fingerprint: str = ""
-    """What the verdict is about, and `subject`: what the last job was about."""
-    subject: str = ""
-    answers: int = 0
-    """The number of answers with a verdict."""
-    limits: Limits | None = None
-    card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
+    judged: Judged | None = None
+    """The last answer with a verdict; each is another object."""
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
     paused: int = 0
@@ -88,11 +90,16 @@ class AutoscalerForecast:
     """The reason of the last event."""
 
     @property
+    def verdict(self) -> Verdict | None:
+        return None if self.judged is None else self.judged.verdict
+
+    @property
     def minimum(self) -> int:
         return self.planned.minimum if self.settings.mode == FLOOR else 0
 
     def document(self) -> dict[str, Any]:
-        condition, card = self.bound.readiness, _CARD.decode(self.card)
+        condition = self.bound.readiness
+        card = None if self.judged is None else _CARD.decode(self.judged.card)
         return {
             "card": None if card is None else msgspec.structs.replace(card, mode=self.settings.mode),
             "floor": self.minimum,
@@ -161,7 +168,6 @@ class AutoscalerForecast:
             return ForecastAnswer(reason=jobs.NO_QUERY, problem=problem)
         except ValueError as error:
             return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
-        self.subject = build_fingerprint(self.basis, selected)
         return ForecastJob(
             str(self.state.key),
             msgspec.structs.replace(autoscaler, status=None),
@@ -172,22 +178,24 @@ class AutoscalerForecast:
             now,
             None if milli is None else from_milli(milli),
             self.verdict,
-            self.limits,
+            None if self.judged is None else self.judged.limits,
             self.is_judged_at(now),
             self.planned.plan is None,
             self.state.schedules,
         )
 
-    def take(self, answer: ForecastAnswer, now: int, *, judges: bool) -> None:
-        """Take the answer to the job at `now`, and with it when the next job is."""
+    def take(
+        self, answer: ForecastAnswer, queries: Sequence[HistoryQuery], now: int, *, judges: bool
+    ) -> None:
+        """Take the answer to the job with some queries at `now`, and with it when the next job is."""
         if answer.verdict is None:
             self.failure, self.due = answer, now + (max(RETRY, pause_after(answer)) if judges else RETRY)
             return
-        if self.verdict is None or answer.verdict.at != self.verdict.at:
-            self.judged, self.fingerprint = now, self.subject
-        self.failure, self.verdict, self.limits = None, answer.verdict, answer.limits
-        self.answers += 1
-        self.card = answer.card.copy()  # else it would keep the whole line of the worker
+        before, at, fingerprint = self.judged, now, build_fingerprint(self.basis, queries)
+        if before is not None and answer.verdict.at == before.verdict.at:
+            at, fingerprint = before.at, before.fingerprint
+        card = answer.card.copy()  # else it would keep the whole line of the worker
+        self.failure, self.judged = None, Judged(answer.verdict, at, fingerprint, answer.limits, card)
         for plan in answer.plans:
             self.planned.take(plan)
         self.due = self._next_job(now // HOUR + 1)
@@ -201,24 +209,27 @@ class AutoscalerForecast:
     @property
     def version(self) -> object:
         """What changes when there is something new to store: an answer, an hour of the account, a rule."""
-        return self, self.answers, self.planned.withheld, self.bound.until // (HOUR * SECOND)
+        return self, self.judged, self.planned.withheld, self.bound.until // (HOUR * SECOND)
 
     def to_store(self) -> StoredVerdict:
         """Return what the next owner needs of a forecast with a verdict."""
-        assert self.verdict is not None
-        hours, account = stored_hours(self.planned.plans), self.planned.account
-        return StoredVerdict(self.fingerprint, self.judged, self.verdict, self.limits, hours, account)
+        judged, planned = self.judged, self.planned
+        assert judged is not None
+        hours = stored_hours(planned.plans)
+        return StoredVerdict(
+            judged.fingerprint, judged.at, judged.verdict, judged.limits, hours, planned.account
+        )
 
     def restore(self, stored: StoredVerdict, now: int) -> None:
         """Go on with the verdict of the previous owner; the next job is when it would have been."""
-        self.verdict, self.limits, self.failure = stored.verdict, stored.limits, None
-        self.judged, self.fingerprint = stored.judged, stored.fingerprint
+        settings, verdict, chosen = self.settings, stored.verdict, stored.verdict.chosen
+        card = ForecastCard(settings.mode, settings.max_extra, settings.min_gain, verdict, chosen)
+        raw = msgspec.Raw(msgspec.json.encode(card))
+        self.failure = None
+        self.judged = Judged(verdict, stored.judged, stored.fingerprint, stored.limits, raw)
         self.planned = PlannedMinimum(STEP, stored.account)
         for plan in stored.plans(now):
             self.planned.take(plan)
-        settings, chosen = self.settings, stored.verdict.chosen
-        card = ForecastCard(settings.mode, settings.max_extra, settings.min_gain, stored.verdict, chosen)
-        self.card = msgspec.Raw(msgspec.json.encode(card))
         hour, planned = now // HOUR, {plan.hour for plan in self.planned.plans}
         if self.is_judged_at(now) or (chosen and hour not in planned):
             self.due = max(now, hour * HOUR + SETTLED)
