@@ -5,13 +5,13 @@ rules may come and go.
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.metrics.endpoint_source import ScrapedExternalSource
-from adapter.autoscaler.metrics.feed import QUERIES, Feed, Poll, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.feed import QUERIES, Feed, FeedSource, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import (
     InvalidMetric,
@@ -109,12 +109,9 @@ class SourceFactory:
             return slow
         return OwnUsageSource(slow, self.scraped, subscriber, container)
 
-    def _feed(
-        self, subscriber: Subscriber, key: Hashable, group: Hashable, poll: Poll, queries: int = QUERIES
-    ) -> Feed:
-        """Return the feed of this key, which other autoscalers may use already."""
-        make = functools.partial(Feed, key, group, poll, queries)
-        return self.poller.want(subscriber.key, subscriber.period, key, make)
+    def _feed(self, subscriber: Subscriber, source: FeedSource) -> Feed:
+        """Return the feed of a source, which other autoscalers may use already."""
+        return self.poller.want(subscriber.key, subscriber.period, source)
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         open_feed = functools.partial(self._poll_pods, metric, narrowed, subscriber)
@@ -142,7 +139,7 @@ class SourceFactory:
             return await self._ask_api(asking, _of_custom, metric)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
-        feed = self._feed(subscriber, key, ("pods", metric, narrowed), poll)
+        feed = self._feed(subscriber, FeedSource(key, ("pods", metric, narrowed), poll))
         return PodsSource(feed, self.poller, subscriber.key, "custom", pods_reading)
 
     def _poll_object(
@@ -167,7 +164,7 @@ class SourceFactory:
             return await self._ask_api(asking, _of_one, metric)
 
         key = ("object", namespace, described, metric, narrowed)
-        feed = self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
+        feed = self._feed(subscriber, FeedSource(key, ("object", described.kind, metric, narrowed), poll))
         return PolledSource(feed, self.poller, subscriber.key, "custom", object_reading)
 
     def _resource_of(self, described: hpa.CrossVersionObjectReference) -> str:
@@ -196,7 +193,7 @@ class SourceFactory:
             return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
 
         key = ("external", namespace, metric, narrowed)
-        feed = self._feed(subscriber, key, key, poll)
+        feed = self._feed(subscriber, FeedSource(key, key, poll))
         return PolledSource(feed, self.poller, subscriber.key, "external", series_reading)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
@@ -213,9 +210,8 @@ class SourceFactory:
 
         queries = 2 * QUERIES if self.usages.answers else QUERIES  # our rules query cpu and memory
         key = ("resource", namespace, selector)
-        feed = self._feed(subscriber, key, ("resource", namespace), poll, queries)
-        feed.shared = self.usages.freshness.ttl
-        return feed
+        source = FeedSource(key, ("resource", namespace), poll, queries, self.usages.freshness.ttl)
+        return self._feed(subscriber, source)
 
     async def _ask_api(
         self,

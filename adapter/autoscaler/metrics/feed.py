@@ -209,11 +209,9 @@ Poll = Callable[[float], Awaitable[PollResult]]
 """Polls the source; the argument is how many seconds old an answer may be. Raises FastpathError."""
 
 
-@dataclass(slots=True, eq=False)
-class Feed:
-    """One polled metric.
+class FeedSource(NamedTuple):
+    """What a feed polls. Sources of one `group` may be answered by the same queries; one alone has its key.
 
-    Feeds of one `group` may be answered by the same queries; a feed that is alone has its key as its group.
     `queries` is how many queries a poll sends, and `shared` how old an answer may be with one scaler.
     """
 
@@ -222,6 +220,15 @@ class Feed:
     poll: Poll
     queries: int = QUERIES
     shared: float = SHARED
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """One polled metric."""
+
+    source: FeedSource
+    due: float = 0.0
+    """When it is to be polled next, in monotonic seconds."""
     listeners: dict[Key, float] = field(default_factory=dict)
     """The autoscalers that use the metric, each with the period that it wants, in seconds. `listen` and
     `leave` change them."""
@@ -233,8 +240,6 @@ class Feed:
     interval: SampleInterval = field(default_factory=SampleInterval)
     task: asyncio.Task[None] | None = None
     """The poll in progress."""
-    due: float = 0.0
-    """When it is to be polled next, in monotonic seconds."""
     queued: float | None = None
     """Since when it waits for the query budget, in monotonic seconds, until it is answered; None before it is
     due."""
@@ -255,6 +260,10 @@ class Feed:
         """Remove an autoscaler; an unknown one is ignored."""
         if self.listeners.pop(key, None) == self._wished:
             self._wished = None
+
+    @property
+    def key(self) -> Hashable:
+        return self.source.key
 
     @property
     def namespace(self) -> str:

@@ -37,11 +37,11 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Self
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.feed import DELAYED, LATE, Feed
+from adapter.autoscaler.metrics.feed import DELAYED, LATE, Feed, FeedSource
 from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
@@ -71,6 +71,8 @@ _REPORT_PERIOD = 1.0
 STEP = 0.002
 """For how long, in seconds, feeds are looked at in a row before other tasks may run."""
 
+_numbers = itertools.count()  # of entries in a calendar, so that no two feeds are compared
+
 _MOST_AT_ONCE = 500
 """So many autoscalers are notified of an answer in a row."""
 
@@ -89,7 +91,7 @@ class QueryBudget:
     """A token bucket: `rate` queries a second, and a burst of one second's worth."""
 
     def __init__(self, rate: float, clock: Clock) -> None:
-        self._rate = rate
+        self.rate = rate
         self._clock = clock
         self._tokens = max(rate, 1.0)
         self._counted: float | None = None
@@ -98,10 +100,10 @@ class QueryBudget:
         """Take the cost of a poll; return how many seconds to wait before the next one."""
         now = self._clock.monotonic()
         since = now if self._counted is None else self._counted
-        self._tokens = min(max(self._rate, 1.0), self._tokens + (now - since) * self._rate)
+        self._tokens = min(max(self.rate, 1.0), self._tokens + (now - since) * self.rate)
         self._counted = now
         self._tokens -= cost
-        return max(0.0, -self._tokens / self._rate)
+        return max(0.0, -self._tokens / self.rate)
 
 
 class DelayReporter:
@@ -116,6 +118,8 @@ class DelayReporter:
         """`delayed` gets the autoscalers with delayed feeds, each at most once in `REPORT_AGAIN` seconds."""
         self._stretch = monitoring.query_period_stretch
         self._stretch.set(1.0)
+        self.due = 0.0
+        """When the next report is due, in monotonic seconds."""
         self._problems = problems
         self._delayed = delayed
         self._ratio = 1.0
@@ -132,6 +136,7 @@ class DelayReporter:
 
     def report(self, now: float) -> Iterator[None]:
         """Report what was noted since the last report; yield where other work may run."""
+        self.due = now + _REPORT_PERIOD
         self._stretch.set(self._ratio)
         self._ratio = 1.0
         keys, self._keys = self._keys, set()
@@ -166,7 +171,7 @@ class Poller:
     """
 
     clock: Clock
-    per_second: float
+    per_second: InitVar[float]
     answered: Callable[[Iterable[Key]], None]
     defects: Defects
     delays: DelayReporter | None = None
@@ -176,14 +181,12 @@ class Poller:
     _groups: dict[Hashable, _FeedGroup] = field(default_factory=dict, init=False)
     _turns: Turns[Feed] = field(default_factory=Turns, init=False)
     _calendar: list[tuple[float, int, Feed]] = field(default_factory=list, init=False)
-    _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
-    _report_due: float = field(default=0.0, init=False)
     _resumed: float = field(default=-math.inf, init=False)
 
-    def __post_init__(self) -> None:
-        self._budget = QueryBudget(self.per_second, self.clock)
+    def __post_init__(self, per_second: float) -> None:
+        self._budget = QueryBudget(per_second, self.clock)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run(), name="polling")
@@ -201,17 +204,13 @@ class Poller:
     def __len__(self) -> int:
         return len(self._feeds)
 
-    def want(self, key: Key, period: float, metric: Hashable, make: Callable[[], Feed]) -> Feed:
-        """Return the feed of a metric that an autoscaler wants polled every `period` seconds.
-
-        `metric` identifies the feed, and `make` creates it if it is new.
-        """
+    def want(self, key: Key, period: float, source: FeedSource) -> Feed:
+        """Return the feed of a source that an autoscaler wants polled every `period` seconds."""
         now = self.clock.monotonic()
-        feed = self._feeds.get(metric)
+        feed = self._feeds.get(source.key)
         if feed is None:
-            feed = self._feeds[metric] = make()
-            self._groups.setdefault(feed.group, _FeedGroup()).feeds[metric] = feed
-            feed.due = now
+            feed = self._feeds[source.key] = Feed(source, now)
+            self._groups.setdefault(source.group, _FeedGroup()).feeds[source.key] = feed
             feed.listen(key, period)
             self._plan(feed)
             return feed
@@ -231,19 +230,19 @@ class Poller:
         if feed.listeners or self._feeds.get(feed.key) is not feed:
             return
         del self._feeds[feed.key]
-        group = self._groups[feed.group]
+        group = self._groups[feed.source.group]
         del group.feeds[feed.key]
         group.waiting.pop(feed.key, None)
         if feed.task is not None:
             feed.task.cancel()
         if not group.feeds:
-            del self._groups[feed.group]
+            del self._groups[feed.source.group]
 
     # -- when ------------------------------------------------------------------------------------------------
 
     def _plan(self, feed: Feed) -> None:
         """Make a feed wait for the query budget from its `due` on."""
-        heapq.heappush(self._calendar, (feed.due, next(self._numbers), feed))
+        heapq.heappush(self._calendar, (feed.due, next(_numbers), feed))
         self._wake.set()
 
     async def _run(self) -> None:
@@ -278,15 +277,14 @@ class Poller:
             await self._rest()
         while self._turns and not self._budget.take(0):
             await self._take_turn(now)
-        if self.delays is not None and now >= self._report_due:
-            self._report_due = now + _REPORT_PERIOD
+        if self.delays is not None and now >= self.delays.due:
             await self._report(self.delays, now)
         now = self.clock.monotonic()
         pauses = [self._calendar[0][0] - now] if self._calendar else []
         if self._turns:
             pauses.append(self._budget.take(0))
         if self.delays is not None:
-            pauses.append(self._report_due - now)
+            pauses.append(self.delays.due - now)
         return min(pauses, default=None)
 
     async def _rest(self) -> None:
@@ -297,7 +295,7 @@ class Poller:
 
     async def _enqueue(self, feed: Feed, now: float) -> None:
         feed.queued = now
-        self._groups[feed.group].waiting[feed.key] = feed
+        self._groups[feed.source.group].waiting[feed.key] = feed
         for key in tuple(feed.listeners):
             if key in feed.listeners:
                 self._turns.add(key.namespace, key, feed)
@@ -306,17 +304,17 @@ class Poller:
     async def _take_turn(self, now: float) -> None:
         """Poll the next feed, and with it those of its group that the same queries answer."""
         chosen = self._turns.take(lambda feed: feed.waited(now) / feed.period)
-        group, namespace = self._groups[chosen.group], chosen.namespace
+        group, namespace = self._groups[chosen.source.group], chosen.namespace
         # The first poll of a group has queries of its own; those that come meanwhile share theirs.
-        self._budget.take(chosen.queries)
+        self._budget.take(chosen.source.queries)
         await self._start(chosen, group, now)
-        if chosen.group == chosen.key or not group.merges:
+        if chosen.source.group == chosen.key or not group.merges:
             return
         shares = False
         for feed in tuple(group.waiting.values()):
             if group.waiting.get(feed.key) is feed and (group.crosses or feed.namespace == namespace):
                 if not shares:
-                    self._budget.take(chosen.queries)
+                    self._budget.take(chosen.source.queries)
                     shares = True
                 await self._start(feed, group, now)
             await self._rest()
@@ -370,19 +368,19 @@ class Poller:
         One asks at the first turn for which the answer is too old. A turn is paid for the first poll, and for
         those that share the next query.
         """
-        turn = 2 * feed.queries / self.per_second
-        pace = turn * (feed.shared // turn + 1)
+        turn = 2 * feed.source.queries / self._budget.rate
+        pace = turn * (feed.source.shared // turn + 1)
         others = 0 if feed.polled is None else max(0, self.scalers() - 1)
-        return min(feed.shared + others * pace, feed.period / 2)
+        return min(feed.source.shared + others * pace, feed.period / 2)
 
     async def _fetch(self, feed: Feed, waited: float) -> None:
         """Take the answer of a source, or note why it is missing."""
         try:
             async with asyncio.timeout(PATIENCE):
-                result = await feed.poll(self._accepted_age(feed))
+                result = await feed.source.poll(self._accepted_age(feed))
             feed.error, feed.pause = result.error, result.pause
             if result.merges is not None:
-                group = self._groups[feed.group]
+                group = self._groups[feed.source.group]
                 group.merges, group.crosses = result.merges, result.crosses
             if result.answer is not None:
                 now = round(self.clock.wall() * SECOND)

@@ -1,13 +1,12 @@
 """Questions and their answers over time, on a loop with virtual time."""
 
 import asyncio
-import functools
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.feed import FeedSource, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
@@ -44,8 +43,8 @@ class PolledMetric:
         taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
         return PollResult(SourceAnswer({"a": 1}, {"a": taken}), self.pause)
 
-    def feed(self, key: str = "a") -> Feed:
-        return Feed(key, key, self.ask)
+    def question(self, key: str = "a") -> FeedSource:
+        return FeedSource(key, key, self.ask)
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ async def feeds(owners: list[Key]) -> AsyncIterator[Poller]:
 
 async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) -> None:
     source = PolledMetric(LoopClock(), interval=10.0)
-    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+    feeds.want(Key("default", "web"), 1.0, source.question())
     await asyncio.sleep(40)
     early = len(source.asked)
     await asyncio.sleep(100)
@@ -83,7 +82,7 @@ async def test_with_more_scalers_answers_may_be_older(interval: float, scalers: 
     async with Poller(
         LoopClock(), per_second=20.0, answered=lambda _: None, defects=defects, scalers=lambda: scalers
     ) as feeds:
-        feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+        feeds.want(Key("default", "web"), 1.0, source.question())
         await asyncio.sleep(10 * interval)
 
     assert source.taken[0] == 0.25
@@ -93,8 +92,8 @@ async def test_with_more_scalers_answers_may_be_older(interval: float, scalers: 
 
 async def test_one_question_for_all_who_ask_it(feeds: Poller, owners: list[Key]) -> None:
     source = PolledMetric(LoopClock())
-    first = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    assert feeds.want(Key("default", "api"), 0.5, "a", source.feed) is first
+    first = feeds.want(Key("default", "web"), 1.0, source.question())
+    assert feeds.want(Key("default", "api"), 0.5, source.question()) is first
     await asyncio.sleep(0.01)
 
     assert len(source.asked) == 1
@@ -104,8 +103,8 @@ async def test_one_question_for_all_who_ask_it(feeds: Poller, owners: list[Key])
 async def test_a_question_that_is_not_answered_delays_no_other(feeds: Poller) -> None:
     slow, quick = PolledMetric(LoopClock()), PolledMetric(LoopClock())
     slow.gate.clear()
-    feeds.want(Key("default", "web"), 1.0, "slow", lambda: slow.feed("slow"))
-    feeds.want(Key("default", "api"), 1.0, "quick", lambda: quick.feed("quick"))
+    feeds.want(Key("default", "web"), 1.0, slow.question("slow"))
+    feeds.want(Key("default", "api"), 1.0, quick.question("quick"))
     await asyncio.sleep(9)
 
     assert len(slow.asked) == 1
@@ -115,7 +114,7 @@ async def test_a_question_that_is_not_answered_delays_no_other(feeds: Poller) ->
 async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     source.gate.clear()
-    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 1.0, source.question())
     await asyncio.sleep(10.5)
     assert feed.state(source.clock.monotonic()) == (None, "", "no answer in time")
 
@@ -134,7 +133,7 @@ async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds:
 )
 async def test_failures_are_no_answers(feeds: Poller, owners: list[Key], error: Exception) -> None:
     source = PolledMetric(LoopClock())
-    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 1.0, source.question())
     await asyncio.sleep(0.01)
     source.error = error
     await asyncio.sleep(3)
@@ -147,7 +146,7 @@ async def test_failures_are_no_answers(feeds: Poller, owners: list[Key], error: 
 
 async def test_an_answer_grows_late_and_is_forgotten(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
-    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 1.0, source.question())
     await asyncio.sleep(0.01)
     asked = feed.polled
     assert asked is not None
@@ -159,8 +158,8 @@ async def test_an_answer_grows_late_and_is_forgotten(feeds: Poller) -> None:
 
 async def test_an_unsubscribed_question_is_not_asked(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
-    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
-    feeds.want(Key("default", "api"), 1.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 1.0, source.question())
+    feeds.want(Key("default", "api"), 1.0, source.question())
     await asyncio.sleep(0.01)
     feeds.drop(Key("default", "web"), feed)
     assert len(feeds) == 1
@@ -175,8 +174,8 @@ async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Poller, queri
     """Most cost two: their own, and that for the age of its samples."""
     source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
-        make = functools.partial(Feed, f"q{number}", f"q{number}", source.ask, queries)
-        feeds.want(Key("default", "web"), 0.1, f"q{number}", make)
+        question = FeedSource(f"q{number}", f"q{number}", source.ask, queries)
+        feeds.want(Key("default", "web"), 0.1, question)
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= queries * len(source.asked) <= 20 * 30 + 100
@@ -186,9 +185,8 @@ async def test_a_question_without_any_value_delays_no_other(feeds: Poller) -> No
     nothing, good = PolledMetric(LoopClock()), PolledMetric(LoopClock(), interval=2.0)
     nothing.empty = True
     for number in range(40):
-        make = functools.partial(nothing.feed, f"q{number}")
-        feeds.want(Key("default", "api"), 1.0, f"q{number}", make)
-    feeds.want(Key("default", "web"), 1.0, "good", lambda: good.feed("good"))
+        feeds.want(Key("default", "api"), 1.0, nothing.question(f"q{number}"))
+    feeds.want(Key("default", "web"), 1.0, good.question("good"))
     await asyncio.sleep(240)
 
     assert max(later - sooner for sooner, later in zip(good.asked[-10:], good.asked[-9:], strict=False)) < 2.0
@@ -197,9 +195,9 @@ async def test_a_question_without_any_value_delays_no_other(feeds: Poller) -> No
 async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     source.empty = True  # so that no interval is known
-    feed = feeds.want(Key("default", "web"), 60.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 60.0, source.question())
     await asyncio.sleep(40)
-    assert feeds.want(Key("default", "api"), 1.0, "a", source.feed) is feed
+    assert feeds.want(Key("default", "api"), 1.0, source.question()) is feed
     answer, late, _ = feed.state(source.clock.monotonic())
     assert (answer, late) == (SourceAnswer({}, {}), ""), (
         "it is not late because another subscriber would have asked before"
@@ -217,7 +215,7 @@ async def test_a_defect_in_a_subscriber_ends_no_question(caplog: pytest.LogCaptu
         LoopClock(), per_second=20.0, answered=answered, defects=Defects(Monitoring())
     ) as opened:
         source = PolledMetric(LoopClock(), interval=2.0)
-        opened.want(Key("shop", "web"), 1.0, "a", source.feed)
+        opened.want(Key("shop", "web"), 1.0, source.question())
         await asyncio.sleep(9.5)
 
     assert len(source.asked) == 10
@@ -233,8 +231,8 @@ async def test_a_defect_after_the_answer_pauses_its_question_and_no_other(
         asked.append(1)
         return PollResult(SourceAnswer({}, times, (1000,), 0))  # type: ignore[arg-type]  # a defect
 
-    broken = feeds.want(Key("shop", "web"), 1.0, "broken", lambda: Feed("broken", "broken", ask))
-    feeds.want(Key("shop", "web"), 1.0, "good", lambda: good.feed("good"))
+    broken = feeds.want(Key("shop", "web"), 1.0, FeedSource("broken", "broken", ask))
+    feeds.want(Key("shop", "web"), 1.0, good.question("good"))
     await asyncio.sleep(61)
 
     assert len(asked) == 3

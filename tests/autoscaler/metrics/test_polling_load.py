@@ -6,7 +6,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import polling
-from adapter.autoscaler.metrics.feed import DELAYED, Feed, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.feed import DELAYED, FeedSource, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.kubernetes.write.events import EventOutlet, Regarding
 from adapter.model.clock import Clock
@@ -75,7 +75,7 @@ class Load:
 
     def want(self, number: int, key: object, group: object) -> None:
         owner = Key(f"shop-{number % 100}", f"web-{number}")
-        self.poller.want(owner, 30.0, key, lambda: Feed(key, group, self.poll))
+        self.poller.want(owner, 30.0, FeedSource(key, group, self.poll))
 
 
 async def test_one_metric_of_all() -> None:

@@ -14,7 +14,7 @@ import pytest
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import polling
-from adapter.autoscaler.metrics.feed import LATE_IN_TURN, Feed, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.feed import LATE_IN_TURN, Feed, FeedSource, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, series_reading
 from adapter.model.timestamps import SECOND
@@ -37,7 +37,7 @@ class CountingPrometheus:
         self.seconds = 0.0
         self.error: Exception | None = None
 
-    def feed(self, key: Hashable, group: Hashable | None = None) -> Feed:
+    def source(self, key: Hashable, group: Hashable | None = None) -> FeedSource:
         async def ask(_: float) -> PollResult:
             self.asked.setdefault(key, []).append(self.clock.monotonic())
             if self.seconds:
@@ -48,13 +48,13 @@ class CountingPrometheus:
             answer = SourceAnswer({}, {"": taken}, (1000,), 0)
             return PollResult(answer, merges=self.merges, crosses=self.crosses)
 
-        return Feed(key, key if group is None else group, ask)
+        return FeedSource(key, key if group is None else group, ask)
 
     def want(
         self, feeds: Poller, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
     ) -> Feed:
         namespace, _, name = owner.partition("/")
-        return feeds.want(Key(namespace, name), period, key, lambda: self.feed(key, group))
+        return feeds.want(Key(namespace, name), period, self.source(key, group))
 
     def rate(self, key: Hashable, since: float) -> float:
         """Return how often a second a question was asked."""

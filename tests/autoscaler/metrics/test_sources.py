@@ -584,7 +584,7 @@ async def test_cpu_of_another_adapter() -> None:
         assert reading.values == {"a": 250, "c": 250}, "what is no pod of ours, or too old, does not count"
         assert reading.overdue == ""
         assert here.other.asked == [("shop", "app=web")]
-        assert here.feed.queries == 2
+        assert here.feed.source.queries == 2
 
 
 async def test_cpu_by_rules_of_ours() -> None:
@@ -599,7 +599,7 @@ async def test_cpu_by_rules_of_ours() -> None:
         assert (await here.answered(whole)).values == {"a": 301}
         assert here.read(part).values == {"a": 300}
         assert len(here.feeds) == 1, "one question for both"
-        assert here.feed.queries == 4, "cpu and memory, and the age of the samples of each"
+        assert here.feed.source.queries == 4, "cpu and memory, and the age of the samples of each"
         assert here.feed.period == 15.0 / 8, "they bring no sample times: as if four samples made a window"
         here.clock.advance(5.8)
         assert here.read(whole) == PodsReading({"a": 301}, here.read(whole).samples, "its answer is late")
