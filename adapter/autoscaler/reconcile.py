@@ -289,6 +289,8 @@ class Reconciler:
                 if current is None:
                     return FloorOutcome()
                 target = current
+            # Costs come before the slot: they are writes too, and a slot that is held keeps others waiting.
+            # After each wait it is decided again, so no other task runs between a decision and its PUT.
             await self._mark(state, write, target)
             await self.actuator.acquire(target)
             pending = self._decide_again(state, write, target)
