@@ -1,8 +1,8 @@
 """Decides a sync with the guards that Kubernetes does not have.
 
-The arithmetic stays upstream's. A guard changes an input of the `Sync` before the count is decided, or vetoes
-the count afterwards, and never computes one. Each `Veto` is shown in a condition that does not hold, in the
-last step of the trace, and as `Restraint.WITHHELD`; some begin with an event. The guards apply in this order:
+The arithmetic stays upstream's. A guard changes an input of the `Sync`, or vetoes; none computes a count. A
+`Veto` is shown in a condition that does not hold, in the last step of the trace, and as `Restraint.WITHHELD`;
+some begin with an event. The guards apply in this order:
 
 1. Bounds (`scheduled`) change minReplicas and maxReplicas, by windows and the forecast. They come first
    because all else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas,
@@ -25,20 +25,19 @@ last step of the trace, and as `Restraint.WITHHELD`; some begin with an event. T
    "draining", and as DRAINING.
 
 Then `decision.follow` decides, as Kubernetes. What follows keeps the status, so a user reads what would have
-happened. All but the doubt are shown in AbleToScale without an event. The status of a HorizontalPodAutoscaler
-is Kubernetes': what is shown in conditions is seen by `explain` there.
+happened. Each is shown in AbleToScale, of a HorizontalPodAutoscaler in what `explain` has as its status.
 
 8. A pause after reversals (`conflicts`) vetoes: another field manager reverted our writes. It precedes the
    rules of boosting: these may allow a raise, but not against another writer. `memory.change_event` has the
    event.
-9. A clock in doubt vetoes a count that falls, because values and windows may be those of another time. The
-   count is recommended meanwhile, so the stabilization window begins when the clock is right. It vetoes each
-   raise of boosting, whose floor would end by that clock. Shown in AbleToScale, with an event.
+9. A clock in doubt vetoes a count that falls, or would without a window, because values and windows may be
+   those of another time. The count is recommended meanwhile, so the stabilization window begins when the
+   clock is right. It vetoes each change by boosting, whose floor would end by that clock. It has an event.
 10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits.
 11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write.
 
-A spec that is not valid vetoes before all of these (`refuse`), as a target that is not found does
-(`decision.without_scale`). What is remembered from one decision to the next is in `memory`.
+Before all of these a spec that is not valid is a veto (`refuse`), shown in AbleToScale with an event, and a
+target that is not found a failure (`decision.without_scale`). What is remembered is in `memory`.
 """
 
 from typing import Self
