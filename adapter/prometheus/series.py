@@ -8,6 +8,7 @@ whatever the worker does. The worker gets one request on standard input and prin
 import asyncio
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,23 +72,15 @@ class WorkerLine(msgspec.Struct, omit_defaults=True):
 _LINE = msgspec.json.Decoder(WorkerLine)
 
 
+@dataclass(slots=True, eq=False)
 class SeriesLister:
     """Lists series. `max_bytes` bounds the answer to one selector, `timeout` a whole run in seconds."""
 
-    def __init__(
-        self,
-        origin: "PrometheusConnection",
-        monitoring: "Monitoring",
-        problems: "ProblemLog",
-        *,
-        max_bytes: int = MAX_BYTES,
-        timeout: float = TIMEOUT_SECONDS,
-    ) -> None:
-        self._origin = origin
-        self._monitoring = monitoring
-        self._problems = problems
-        self._max_bytes = max_bytes
-        self._timeout = timeout
+    origin: "PrometheusConnection"
+    monitoring: "Monitoring"
+    problems: "ProblemLog"
+    max_bytes: int = MAX_BYTES
+    timeout: float = TIMEOUT_SECONDS
 
     async def series(
         self, selectors: Sequence[str], start: float
@@ -101,18 +94,18 @@ class SeriesLister:
         wanted = list(dict.fromkeys(selectors))
         if not wanted:
             return {}
-        server = await self._origin.server(self._timeout, self._max_bytes)
+        server = await self.origin.server(self.timeout, self.max_bytes)
         collected = _Collected(wanted)
         request = msgspec.json.encode(WorkerRequest(server, wanted, start, _CONNECTIONS))
         ending = await self._run(request, collected)
-        self._monitoring.discovery_bytes.set(collected.size)
-        self._monitoring.discovery_worker_memory.set(collected.peak)
+        self.monitoring.discovery_bytes.set(collected.size)
+        self.monitoring.discovery_worker_memory.set(collected.peak)
         lists = {selector: collected.results.get(selector, ending) for selector in wanted}
         for answer in lists.values():
             if isinstance(answer, PrometheusError) and answer.kind not in _NOT_OF_THE_SERVER:
-                answer.url = self._origin.endpoint.shown(ENDPOINT)
+                answer.url = self.origin.endpoint.shown(ENDPOINT)
                 if answer.kind == "status":
-                    self._origin.authorization.refuse()
+                    self.origin.authorization.refuse()
         return lists
 
     async def _run(self, request: bytes, collected: "_Collected") -> PrometheusError:
@@ -130,7 +123,7 @@ class SeriesLister:
         )
         in_time = True
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 await asyncio.shield(listening)
         except TimeoutError:
             in_time = False
@@ -139,16 +132,16 @@ class SeriesLister:
             await asyncio.wait([listening, errors])
         output = errors.result()
         if not in_time:
-            return PrometheusError("timeout", f"no series list in {self._timeout:g} s")
+            return PrometheusError("timeout", f"no series list in {self.timeout:g} s")
         if process.returncode == 0 and not output:
-            self._problems.resolve("discovery-worker")
+            self.problems.resolve("discovery-worker")
             return PrometheusError("worker", "the discovery worker gave no answer")
         return self._report(
             f"the discovery worker ended with {worker_process.ending(process.returncode)}", output
         )
 
     def _report(self, text: str, output: str) -> PrometheusError:
-        self._problems.report("discovery-worker", "the discovery worker failed", text, output=output)
+        self.problems.report("discovery-worker", "the discovery worker failed", text, output=output)
         return PrometheusError("worker", text)
 
 

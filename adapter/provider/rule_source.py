@@ -10,6 +10,7 @@ a rule from a running cluster is worse than keeping its older version.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter.config import rules_file
@@ -118,62 +119,51 @@ def reason_of(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
+@dataclass(slots=True, eq=False)
 class RuleSource:
-    """Gives the relister its rules. `run` is its only task."""
+    """Gives the relister its rules. `run` is its only task.
 
-    def __init__(
-        self,
-        files: RulesFiles,
-        parsed: Parsed,
-        resources: Resources,
-        relister: Relister,
-        clock: Clock,
-        monitoring: Monitoring,
-        problems: ProblemLog,
-        *,
-        strict: bool,
-        check: Callable[[RulesConfig], Fault | None] = lambda _: None,
-        adopted: Callable[[RulesConfig], None] = lambda _: None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """Start from `parsed`, the first reading of `files`. With `strict` any fault ends `run`: InputError.
+    It starts from `parsed`, the first reading of `files`. With `strict` any fault ends `run`: InputError.
+    `check` finds faults between the rules and other settings; `adopted` is called with each configuration in
+    force.
+    """
 
-        `check` finds faults between the rules and other settings; `adopted` is called with each configuration
-        in force.
-        """
-        self._files = files
-        self._parsed = parsed
-        self._resources = resources
-        self._relister = relister
-        self._clock = clock
-        self._monitoring = monitoring
-        self._problems = problems
-        self._strict = strict
-        self._check = check
-        self._adopted = adopted
-        self._sleep = sleep
-        self._catalogue: Catalogue | None = None
-        self._ruleset = compiler.EMPTY
-        self.faults: tuple[Fault, ...] = parsed.faults
-        """The faults of the configuration in force: the rules left out, and why."""
-        self.refused: tuple[Fault, ...] = ()
-        """The faults of the files as they are now, if they are not in force."""
+    files: RulesFiles
+    parsed: Parsed
+    resources: Resources
+    relister: Relister
+    clock: Clock
+    monitoring: Monitoring
+    problems: ProblemLog
+    strict: bool = field(kw_only=True)
+    check: Callable[[RulesConfig], Fault | None] = lambda _: None
+    adopted: Callable[[RulesConfig], None] = lambda _: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    faults: tuple[Fault, ...] = field(init=False)
+    """The faults of the configuration in force: the rules left out, and why."""
+    refused: tuple[Fault, ...] = field(default=(), init=False)
+    """The faults of the files as they are now, if they are not in force."""
+    _catalogue: Catalogue | None = field(default=None, init=False)
+    _ruleset: compiler.Ruleset = field(default=compiler.EMPTY, init=False)
+
+    def __post_init__(self) -> None:
+        self.faults = self.parsed.faults
 
     async def run(self) -> None:
         """Wait for the cluster's resources, put the rules in force, and apply changes until cancelled."""
         while self._catalogue is None:
             try:
-                self._catalogue = await self._resources.refresh()
+                self._catalogue = await self.resources.refresh()
             except (KubernetesError, NotSyncedError):
-                await self._sleep(PERIOD)  # the catalogue reports the failure
-        ruleset, faults = await self._compile(self._parsed)
-        if self._strict and faults:
+                await self.sleep(PERIOD)  # the catalogue reports the failure
+        ruleset, faults = await self._compile(self.parsed)
+        if self.strict and faults:
             raise InputError(faults)
-        await self._adopt(self._parsed.config, ruleset, faults)
+        await self._adopt(self.parsed.config, ruleset, faults)
         while True:
-            await self._sleep(PERIOD)
-            with self._problems.defects.contain("unexpected error while reading changed rules"):
-                parsed = await asyncio.to_thread(self._files.poll)  # a thousand rules take half a second
+            await self.sleep(PERIOD)
+            with self.problems.defects.contain("unexpected error while reading changed rules"):
+                parsed = await asyncio.to_thread(self.files.poll)  # a thousand rules take half a second
                 if parsed is not None:
                     await self._reload(parsed)
                 else:
@@ -182,27 +172,27 @@ class RuleSource:
     async def _reload(self, parsed: Parsed) -> None:
         """Put changed files in force if they have no fault; else keep the rules and report why."""
         ruleset, compile_faults = await self._compile(parsed, self._ruleset)
-        other = self._check(parsed.config)
+        other = self.check(parsed.config)
         faults = in_order((*parsed.fatal, *compile_faults, *((other,) if other else ())))
         if faults:
             self.refused = faults
-            self._monitoring.config_reloads.labels(outcome="refused").inc()
+            self.monitoring.config_reloads.labels(outcome="refused").inc()
             message = "changed configuration refused; the old one stays in use"
-            self._problems.report("config-reload", message, "; ".join(map(str, faults)), faults=len(faults))
+            self.problems.report("config-reload", message, "; ".join(map(str, faults)), faults=len(faults))
             return
         self.refused = ()
-        self._problems.resolve("config-reload")
-        self._monitoring.config_reloads.labels(outcome="applied").inc()
-        self._parsed = parsed
+        self.problems.resolve("config-reload")
+        self.monitoring.config_reloads.labels(outcome="applied").inc()
+        self.parsed = parsed
         await self._adopt(parsed.config, ruleset, ())
 
     async def _follow_resources(self) -> None:
         """Compile again after a change of the resources: an override may name a kind installed since."""
-        current = self._resources.current()
+        current = self.resources.current()
         if current == self._catalogue:
             return
         self._catalogue = current
-        await self._adopt(self._parsed.config, *await self._compile(self._parsed))
+        await self._adopt(self.parsed.config, *await self._compile(self.parsed))
 
     async def _compile(
         self, parsed: Parsed, known: compiler.Ruleset = compiler.EMPTY
@@ -218,12 +208,12 @@ class RuleSource:
         self.faults = in_order(faults)
         self._ruleset = ruleset
         text = "; ".join(map(str, self.faults))
-        self._problems.follow("config", "rules left out", text, faults=len(faults))
-        metrics = self._monitoring
+        self.problems.follow("config", "rules left out", text, faults=len(faults))
+        metrics = self.monitoring
         metrics.config_faults.set(len(faults))
-        metrics.config_success.set(self._clock.wall())
+        metrics.config_success.set(self.clock.wall())
         # rules that failed to parse; their faults name them, `rules[3]` or `externalRules[3]`
-        skipped = {(fault.source, fault.path.partition("]")[0]) for fault in self._parsed.faults}
+        skipped = {(fault.source, fault.path.partition("]")[0]) for fault in self.parsed.faults}
         resource = 0 if ruleset.resource is None else 1
         for api, prefix, entries, usable in (
             ("custom", "rules[", len(config.rules), len(ruleset.custom)),
@@ -238,5 +228,5 @@ class RuleSource:
             custom=len(ruleset.custom), external=len(ruleset.external), resource=resource, faults=len(faults)
         )
         _log.info("rules in force", extra=counts)
-        await self._relister.adopt(ruleset)
-        self._adopted(config)
+        await self.relister.adopt(ruleset)
+        self.adopted(config)

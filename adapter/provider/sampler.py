@@ -9,6 +9,7 @@ for zero.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -66,6 +67,7 @@ class SamplePlan(NamedTuple):
         )
 
 
+@dataclass(slots=True, eq=False)
 class Sampler:
     """Reads the samples of rules.
 
@@ -73,27 +75,16 @@ class Sampler:
     pods, `endpoints` those of scraped endpoints.
     """
 
-    def __init__(
-        self,
-        cache: QueryCache,
-        clock: Clock,
-        monitoring: Monitoring,
-        problems: SourceProblems,
-        *,
-        freshness: Freshness,
-        scraped: ScrapedValues,
-        endpoints: ScrapedEndpoints,
-    ) -> None:
-        self._cache = cache
-        self._clock = clock
-        self._monitoring = monitoring
-        self._problems = problems
-        self._freshness = freshness
-        self._scraped = scraped
-        self._endpoints = endpoints
+    cache: QueryCache
+    clock: Clock
+    monitoring: Monitoring
+    problems: SourceProblems
+    freshness: Freshness
+    scraped: ScrapedValues
+    endpoints: ScrapedEndpoints
 
     def freshness_of(self, rule: Rule) -> Freshness:
-        config, default = rule.config, self._freshness
+        config, default = rule.config, self.freshness
         if config.ttl is None and config.max_age is None:
             return default
         ttl = default.ttl if config.ttl is None else config.ttl
@@ -108,11 +99,11 @@ class Sampler:
         entry, (namespace, names), selector = plan.entry, plan.objects, plan.query.selector
         if namespace is None or entry.rule.scraped is None or entry.resource.group_resource != PODS:
             return await self._query(plan)
-        await self._scraped.prepare(entry, namespace, names, selector)
-        scraped = self._scraped.read_cut(entry, namespace, names, selector)
+        await self.scraped.prepare(entry, namespace, names, selector)
+        scraped = self.scraped.read_cut(entry, namespace, names, selector)
         if not scraped.values and not scraped.absent:
             return await self._query(plan)
-        asked = self._clock.monotonic()
+        asked = self.clock.monotonic()
         rest = tuple(name for name in names if name not in scraped.values and name not in scraped.left_out)
         answer = ObjectAnswer({}, asked)
         if rest:
@@ -125,7 +116,7 @@ class Sampler:
             except errors.PrometheusError as error:
                 if not scraped.values:
                     raise
-                self._problems.failed(error, plan.entry.rule.path)
+                self.problems.failed(error, plan.entry.rule.path)
         samples = {name: (Sample({}, value.value, value.time),) for name, value in scraped.values.items()}
         overdue = sum(value.overdue for value in scraped.values.values())
         instead = len(answer.samples.keys() & scraped.absent.keys())
@@ -135,7 +126,7 @@ class Sampler:
             ("prometheus", instead),
             ("absent", len(scraped.absent) - instead),
         ):
-            self._monitoring.scraped_values.labels(source).inc(count)
+            self.monitoring.scraped_values.labels(source).inc(count)
         return ObjectAnswer({**answer.samples, **samples}, asked, scraped=True)
 
     async def read_endpoints(
@@ -149,20 +140,20 @@ class Sampler:
         """
         reading = None
         if entry.rule.scraped is not None:
-            await self._endpoints.prepare(entry, parts)
-            reading = self._endpoints.read(entry, parts)
+            await self.endpoints.prepare(entry, parts)
+            reading = self.endpoints.read(entry, parts)
         if reading is None:
             return None, -math.inf, ""
         elements = reading.elements
         if elements is None or reading.overdue or (not elements and math.isinf(reading.last)):
             return None, reading.last, reading.overdue or reading.reason
-        self._monitoring.scraped_values.labels("scrape").inc(len(elements))
+        self.monitoring.scraped_values.labels("scrape").inc(len(elements))
         samples = [Sample(element.all_labels(), element.value, reading.time) for element in elements]
         return samples, reading.last, ""
 
     def count_instead(self, samples: int) -> None:
         """Count the samples of Prometheus that stand in for scrapes of endpoints, or their absence."""
-        self._monitoring.scraped_values.labels("prometheus" if samples else "absent").inc(samples or 1)
+        self.monitoring.scraped_values.labels("prometheus" if samples else "absent").inc(samples or 1)
 
     async def _query(self, plan: SamplePlan, later: Mapping[str, float] | None = None) -> ObjectAnswer:
         """Return Prometheus' samples of the objects, without those that are too old.
@@ -172,13 +163,13 @@ class Sampler:
         """
         (entry, query, objects, freshness), later = plan, later or {}
         oldest = entry.rule.config.max_sample_age
-        asked = self._cache.ask_objects(query, objects, freshness, entry.series_count)
+        asked = self.cache.ask_objects(query, objects, freshness, entry.series_count)
         if oldest is None and not (later and any(time > -math.inf for time in later.values())):
             answer = await asked
         else:
-            asked_ages = self._cache.ask_objects(plan.age_query(), objects, freshness, entry.series_count)
+            asked_ages = self.cache.ask_objects(plan.age_query(), objects, freshness, entry.series_count)
             answer, ages = await with_ages(asked, asked_ages, freshness)
-            limit = -math.inf if oldest is None else self._clock.wall() - oldest
+            limit = -math.inf if oldest is None else self.clock.wall() - oldest
             fresh = {
                 name: samples
                 for name, samples in answer.samples.items()
@@ -188,7 +179,7 @@ class Sampler:
             }
             self._drop("stale", len(answer.samples) - len(fresh))
             answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
-        self._problems.answered(entry.rule.path, answer.asked, answer.failure)
+        self.problems.answered(entry.rule.path, answer.asked, answer.failure)
         return answer
 
     async def read_series(
@@ -206,21 +197,21 @@ class Sampler:
         bounds their age. Raises PrometheusError.
         """
         accepts = rule.accepts_warnings
-        asked = self._cache.ask(promql, freshness, accepts_warnings=accepts)
+        asked = self.cache.ask(promql, freshness, accepts_warnings=accepts)
         oldest = rule.config.max_sample_age
         if companion is None:
             answer = await asked
             samples = answer.result.samples
         else:
-            asked_ages = self._cache.ask(companion.promql, freshness, accepts_warnings=accepts)
+            asked_ages = self.cache.ask(companion.promql, freshness, accepts_warnings=accepts)
             answer, ages = await with_ages(asked, asked_ages, freshness)
-            limit = after if oldest is None else max(after, self._clock.wall() - oldest)
+            limit = after if oldest is None else max(after, self.clock.wall() - oldest)
             samples = companion.fresh(answer.result.samples, ages.result.samples, limit)
             self._drop("stale", len(answer.result.samples) - len(samples))
             answer = answer._replace(
                 asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure
             )
-        self._problems.answered(rule.path, answer.asked, answer.failure)
+        self.problems.answered(rule.path, answer.asked, answer.failure)
         return answer, samples
 
     async def read_objects_with_times(self, plan: SamplePlan) -> tuple[ObjectAnswer, ObjectAnswer]:
@@ -228,7 +219,7 @@ class Sampler:
 
         def ask(query: MetricQuery, freshness: Freshness) -> Awaitable[ObjectAnswer]:
             count = plan.entry.series_count
-            return self._cache.ask_objects(query, plan.objects, freshness, count, takes_partial=True)
+            return self.cache.ask_objects(query, plan.objects, freshness, count, takes_partial=True)
 
         return await together(partial(ask, plan.query), partial(ask, plan.age_query()), plan.freshness)
 
@@ -236,14 +227,14 @@ class Sampler:
         self, rule: Rule, promql: str, companion: AgeQuery, freshness: Freshness
     ) -> tuple[TextAnswer, TextAnswer]:
         """Return an external metric's answer and its times; either may be partial. PrometheusError."""
-        ask = partial(self._cache.ask, accepts_warnings=rule.accepts_warnings, takes_partial=True)
+        ask = partial(self.cache.ask, accepts_warnings=rule.accepts_warnings, takes_partial=True)
         return await together(partial(ask, promql), partial(ask, companion.promql), freshness)
 
     def failure(self, error: Exception, rule: Rule, unrendered: errors.StatusError) -> errors.StatusError:
         """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
         if isinstance(error, errors.PrometheusError):
-            return self._problems.unfetched(error, rule.path)
-        self._problems.report("render", "query cannot be built", str(error), rule.config.path)
+            return self.problems.unfetched(error, rule.path)
+        self.problems.report("render", "query cannot be built", str(error), rule.config.path)
         return unrendered
 
     def milli(self, sample: Sample, rule: Rule, render: Callable[[], str]) -> int | None:
@@ -265,11 +256,11 @@ class Sampler:
 
     def _leave_out(self, message: str, reason: str, rule: Rule, render: Callable[[], str]) -> None:
         self._drop(reason, 1)
-        self._problems.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
+        self.problems.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
 
     def _drop(self, reason: str, count: int) -> None:
         if count:
-            self._monitoring.dropped.labels(reason=reason).inc(count)
+            self.monitoring.dropped.labels(reason=reason).inc(count)
 
 
 async def both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_Answer, _Answer]:

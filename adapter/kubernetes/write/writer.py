@@ -15,6 +15,7 @@ an owner that cannot renew in time may not write at all.
 import asyncio
 import enum
 import functools
+from dataclasses import dataclass
 from typing import Literal
 
 from adapter import errors
@@ -137,27 +138,19 @@ _LOGGED = {WriteKind.SCALE: _REFUSED - {404}, WriteKind.COST: frozenset({401, 40
 _NEVER_SENT = frozenset({"Closed", "Unreachable"})
 
 
+@dataclass(slots=True, eq=False)
 class Writer:
     """Writes as the owner of one term.
 
     Calls raise `errors.NotLeadingError` if the lease may have been lost before the request was sent.
     """
 
-    def __init__(
-        self,
-        client: KubernetesClient,
-        term: Term,
-        limiter: WriteRateLimiter,
-        clock: Clock,
-        monitoring: Monitoring,
-        problems: SourceProblems,
-    ) -> None:
-        self.client = client
-        self.term = term
-        self._limiter = limiter
-        self._clock = clock
-        self._monitoring = monitoring
-        self._problems = problems
+    client: KubernetesClient
+    term: Term
+    limiter: WriteRateLimiter
+    clock: Clock
+    monitoring: Monitoring
+    problems: SourceProblems
 
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
         """Wait for the slot of one write, to be followed by `send` at once, or by `give_back`.
@@ -167,13 +160,13 @@ class Writer:
         """
         try:
             self.term.check()
-            await self._limiter.acquire(kind, namespace, name)
+            await self.limiter.acquire(kind, namespace, name)
         except errors.NotLeadingError:
             self._count(kind, "fenced")
             raise
 
     def give_back(self) -> None:
-        self._limiter.give_back()
+        self.limiter.give_back()
 
     async def send(
         self,
@@ -189,7 +182,7 @@ class Writer:
 
         A Retry-After of the server delays all writes of this kind and of the kinds with a lower priority.
         """
-        start = self._clock.monotonic()
+        start = self.clock.monotonic()
         try:
             seconds = min(self.term.check(), WRITE_SECONDS)
             answer = await self.client.write(
@@ -207,23 +200,23 @@ class Writer:
             raise
         except errors.KubernetesError as error:
             if error.retry_after is not None:
-                self._limiter.pause(min(error.retry_after, PAUSE_LIMIT), kind)
+                self.limiter.pause(min(error.retry_after, PAUSE_LIMIT), kind)
             refused = "refused" if error.status in _REFUSED else "failed"
             self._count(kind, "conflict" if error.status == 409 else refused)
             if error.status in _LOGGED.get(kind, ()):
                 namespace = path.partition("/namespaces/")[2].partition("/")[0]
                 text = f"{method} {path}: {error}"
-                self._problems.report(f"{kind.label}-write", "a write was refused", text, namespace)
+                self.problems.report(f"{kind.label}-write", "a write was refused", text, namespace)
             raise
         except asyncio.CancelledError:
             self._count(kind, "failed")
             raise
         self._count(kind, "success")
-        self._monitoring.write_duration.labels(kind.label).observe(self._clock.monotonic() - start)
+        self.monitoring.write_duration.labels(kind.label).observe(self.clock.monotonic() - start)
         return answer
 
     def _count(self, kind: WriteKind, outcome: str) -> None:
-        self._monitoring.writes.labels(kind.label, outcome).inc()
+        self.monitoring.writes.labels(kind.label, outcome).inc()
 
 
 def may_have_been_applied(error: errors.KubernetesError) -> bool:
