@@ -192,12 +192,13 @@ _NOTHING = _KeptSpans(NO_LEAD, 0, 0, NO_BOUNDS)
 
 
 class _WindowSpan(NamedTuple):
-    """A span of a window, with its minimum, None for none."""
+    """A span of a window, with its bounds, None for none."""
 
     begin: int
     end: int
     name: str
     min: int | None
+    max: int | None
 
 
 class BoundsTimeline:
@@ -241,37 +242,38 @@ class BoundsTimeline:
             at, before = following.until, following.bounds
 
     def _evaluate(self, instant: int, lead: Lead) -> _KeptSpans:
+        active, ahead, change = self._spans_around(instant)
+        early, following = _early(ahead, active, instant, lead)
+        # The highest minimum counts, until the last window that asks for it ends.
+        minimums = [(span.min, span.end) for span in (*active, *early) if span.min is not None]
+        least, until = max(minimums, default=(None, None))
+        most = min((span.max for span in active if span.max is not None), default=None)
+        # A minimum wins over a lower maximum of another window: too few pods harm more than too many.
+        if least is not None and most is not None:
+            most = max(least, most)
+        bounds = Bounds(least, most, _names(active), _names(early), until, excess=self._excess)
+        return _KeptSpans(lead, instant, min(change, following), bounds)
+
+    def _spans_around(self, instant: int) -> tuple[list[_WindowSpan], list[_WindowSpan], int]:
+        """Return the spans that are active, the next ones that may be early, and until when they stay so."""
         change = instant + _AHEAD
         active: list[_WindowSpan] = []
         ahead: list[_WindowSpan] = []
-        most: int | None = None
         around = (part.around(instant) for part in self.parts)
         for name, window, is_early, begins, ends in itertools.chain.from_iterable(around):
             place = bisect.bisect_right(begins, instant)
             if place and instant < ends[place - 1]:
                 change = min(change, ends[place - 1])
-                active.append(_WindowSpan(begins[place - 1], ends[place - 1], name, window.min))
-                if window.max is not None:
-                    most = window.max if most is None else min(most, window.max)
+                active.append(_WindowSpan(begins[place - 1], ends[place - 1], name, window.min, window.max))
             elif place < len(begins):
                 change = min(change, begins[place])
                 if is_early:
-                    ahead.append(_WindowSpan(begins[place], ends[place], name, window.min))
-        early, following = _early(ahead, active, instant, lead)
-        change = min(change, following)
-        # The highest minimum counts, until the last window that asks for it ends.
-        minimums = [(span.min, span.end) for span in (*active, *early) if span.min is not None]
-        least, until = max(minimums, default=(None, None))
+                    ahead.append(_WindowSpan(begins[place], ends[place], name, window.min, window.max))
         # A span may end long after the others were computed: what begins in between is not among them.
         change = min([change, *(part.last for part in self.parts)])
         # Shared spans are computed for another day by their owner, who looks before they end.
         endings = (part.last - _RENEWED for part in self._shared)
-        change = min([change, *(ending for ending in endings if ending > instant)])
-        # A minimum wins over a lower maximum of another window: too few pods harm more than too many.
-        if least is not None and most is not None:
-            most = max(least, most)
-        names = _names(active), _names(early)
-        return _KeptSpans(lead, instant, change, Bounds(least, most, *names, until, excess=self._excess))
+        return active, ahead, min([change, *(ending for ending in endings if ending > instant)])
 
 
 def _names(listed: Iterable[_WindowSpan]) -> tuple[str, ...]:

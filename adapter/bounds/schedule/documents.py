@@ -115,38 +115,13 @@ def check(read: ScheduleDocument, namespace: str, faults: list[Fault]) -> FastPa
     if zone is None:
         expected = "expected a time zone of the tz database such as Europe/Berlin"
         faults.append(Fault("spec.timeZone", spec.time_zone or "absent", expected))
-    excepted = frozenset(
-        day
-        for index, text in enumerate(spec.except_ or ())
-        if (day := _date(text, f"spec.except[{index}]", faults)) is not None
-    )
+    days = [_date(text, f"spec.except[{index}]", faults) for index, text in enumerate(spec.except_ or ())]
     faults += _too_many("spec.except", spec.except_, MOST_EXCEPTIONS)
-    listed = spec.windows or ()
-    if not listed:
-        faults.append(Fault("spec.windows", "absent", "expected at least one window"))
-    faults += _too_many("spec.windows", listed, MOST_WINDOWS)
-    # What is beyond a limit is reported and not read, so that a hostile object costs no more than the limit.
-    listed = listed[:MOST_WINDOWS]
-    characters = sum(len(window.cron or "") for window in listed)
-    if characters > MOST_CRONS:
-        expected = f"expected cron expressions of {MOST_CRONS} characters together, at most"
-        faults.append(Fault("spec.windows", str(characters), expected))
-        listed = ()
-    names: set[str] = set()
-    found = []
-    for index, window in enumerate(listed):
-        path = f"spec.windows[{index}]"
-        if not window.name:
-            faults.append(Fault(f"{path}.name", "absent", "it is required"))
-        elif window.name in names:
-            expected = "expected another name: a window has it already"
-            faults.append(Fault(f"{path}.name", window.name, expected))
-        names.add(window.name)
-        found.append(_window(window, path, faults))
+    found = _windows(spec.windows or (), faults)
     if faults or zone is None:
         raise InputError([replace(fault, value=_printable(fault.value)) for fault in faults])
     by_start = spec.ready == BY_START
-    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(filter(None, found)), excepted, by_start)
+    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, found, frozenset(filter(None, days)), by_start)
     return FastPathSchedule(meta, targets, spec.ready, schedule, read)
 
 
@@ -177,6 +152,34 @@ def _too_many(path: str, listed: Sequence[object] | None, most: int) -> Iterator
 
 
 # -- windows -------------------------------------------------------------------------------------------------
+
+
+def _windows(listed: Sequence[WindowSpec], faults: list[Fault]) -> tuple[Window, ...]:
+    """Return the windows that have no fault.
+
+    What is beyond a limit is reported and not read, so that a hostile object costs no more than the limit.
+    """
+    if not listed:
+        faults.append(Fault("spec.windows", "absent", "expected at least one window"))
+    faults += _too_many("spec.windows", listed, MOST_WINDOWS)
+    listed = listed[:MOST_WINDOWS]
+    characters = sum(len(window.cron or "") for window in listed)
+    if characters > MOST_CRONS:
+        expected = f"expected cron expressions of {MOST_CRONS} characters together, at most"
+        faults.append(Fault("spec.windows", str(characters), expected))
+        return ()
+    names: set[str] = set()
+    found = []
+    for index, window in enumerate(listed):
+        path = f"spec.windows[{index}]"
+        if not window.name:
+            faults.append(Fault(f"{path}.name", "absent", "it is required"))
+        elif window.name in names:
+            expected = "expected another name: a window has it already"
+            faults.append(Fault(f"{path}.name", window.name, expected))
+        names.add(window.name)
+        found.append(_window(window, path, faults))
+    return tuple(filter(None, found))
 
 
 def _window(spec: WindowSpec, path: str, faults: list[Fault]) -> Window | None:
@@ -233,22 +236,21 @@ def _single_window(spec: WindowSpec, path: str, faults: list[Fault]) -> SingleWi
 
 
 def _day_window(spec: WindowSpec, path: str, faults: list[Fault]) -> DayWindow | None:
-    days = spec.days
-    if days is not None and not days:
+    days = DAYS if spec.days is None else spec.days
+    if not days:
         faults.append(Fault(f"{path}.days", "[]", f"expected days: {', '.join(DAYS)}"))
-    for index, day in enumerate(days or ()):
+    for index, day in enumerate(days):
         if day not in DAYS:
             faults.append(Fault(f"{path}.days[{index}]", day, f"expected one of {', '.join(DAYS)}"))
     begin = _time(spec.from_ or "", f"{path}.from", faults, is_end=False)
     end = _time(spec.to or "", f"{path}.to", faults, is_end=True)
-    if begin is None or end is None or (days is not None and not set(days) <= set(DAYS)) or days == ():
+    if begin is None or end is None or not days or not set(days) <= set(DAYS):
         return None
     # It could mean a whole day or nothing.
     if begin == end:
         faults.append(Fault(f"{path}.to", spec.to or "", f"expected another time than from, {spec.from_}"))
         return None
-    weekdays = frozenset(range(7)) if days is None else frozenset(map(DAYS.index, days))
-    return DayWindow(weekdays, begin, end)
+    return DayWindow(frozenset(map(DAYS.index, days)), begin, end)
 
 
 def _cron_window(spec: WindowSpec, path: str, faults: list[Fault]) -> CronWindow | None:

@@ -274,13 +274,11 @@ def levels_in_steps(schedule: Schedule, start: int, end: int) -> Iterator[Level 
 
 def level_of(begin: int, end: int, active: Sequence[Window]) -> Level:
     """Return the bounds of active windows, at least one, from `begin` to `end`."""
-    raising = [window for window in active if window.min is not None]
-    limiting = [window for window in active if window.max is not None]
-    highest = max(raising, key=lambda window: window.min or 0, default=None)
-    lowest = min(limiting, key=lambda window: window.max or 0, default=None)
-    least = None if highest is None else highest.min
-    most = None if lowest is None else lowest.max
+    least = max((window.min for window in active if window.min is not None), default=None)
+    most = min((window.max for window in active if window.max is not None), default=None)
     conflict = None
-    if highest is not None and lowest is not None and (least or 0) > (most or 0):
-        conflict, most = (highest.name, lowest.name), least
+    if least is not None and most is not None and least > most:
+        raising = next(window.name for window in active if window.min == least)
+        limiting = next(window.name for window in active if window.max == most)
+        conflict, most = (raising, limiting), least
     return Level(begin, end, least, most, tuple(sorted(window.name for window in active)), conflict)
