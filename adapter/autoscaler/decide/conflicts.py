@@ -89,34 +89,36 @@ def observe(
 ) -> tuple[ConflictState, ForeignChange | None]:
     """Return what an observed count shows; `manager` is the field manager that owns it, "" if unknown."""
     known = state.known
+    own_zero = replicas == 0 and (state.own_zero if not manager else manager == OWN)
     if known is None:
-        own_zero = replicas == 0 and (state.own_zero if not manager else manager == OWN)
         return msgspec.structs.replace(state, known=replicas, own_zero=own_zero), None
     if replicas == known:
         # The count may have gone and come back between two observations: the manager tells whose zero it is.
-        if replicas == 0 and manager and state.own_zero != (manager == OWN):
-            return msgspec.structs.replace(state, ours=None, own_zero=manager == OWN), None
+        if own_zero != state.own_zero:
+            return msgspec.structs.replace(state, ours=None, own_zero=own_zero), None
         return state, None
     delta = replicas - known
     if manager == OWN:
-        after = msgspec.structs.replace(
-            state, known=replicas, ours=OwnWrite(known, replicas), own_zero=replicas == 0
-        )
+        ours = OwnWrite(known, replicas)
+        after = msgspec.structs.replace(state, known=replicas, ours=ours, own_zero=own_zero)
         return after, ForeignChange(delta, OWN)
     by = manager or UNNAMED
     # Only a lower count after our own raise is a reversal. Others may raise, and lower their own counts.
     reverses = delta < 0 and state.ours is not None and state.ours.after > state.ours.before
     after = msgspec.structs.replace(state, known=replicas, ours=None, own_zero=False)
-    if not reverses:
-        return after, ForeignChange(delta, by)
+    if reverses:
+        after = _reversed(after, by, now)
+    return after, ForeignChange(delta, by, reverses, starts_pause=reverses and not after.reversals)
+
+
+def _reversed(state: ConflictState, by: str, now: int) -> ConflictState:
+    """Return the state after a reversal."""
     reversals = (*(at for at in state.reversals if at > now - REVERSALS_WITHIN), now)
     # One reversal may be a person. Two within five minutes are a program that would go on.
     if len(reversals) < 2:
-        after = msgspec.structs.replace(after, reversals=reversals)
-        return after, ForeignChange(delta, by, reverses=True)
+        return msgspec.structs.replace(state, reversals=reversals)
     pause = min(state.pause * 2, LONGEST_PAUSE) or FIRST_PAUSE
-    after = msgspec.structs.replace(after, reversals=(), pause=pause, paused_until=now + pause, paused_by=by)
-    return after, ForeignChange(delta, by, reverses=True, starts_pause=True)
+    return msgspec.structs.replace(state, reversals=(), pause=pause, paused_until=now + pause, paused_by=by)
 
 
 def commit(state: ConflictState, before: int, after: int) -> ConflictState:

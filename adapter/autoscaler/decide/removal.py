@@ -75,18 +75,17 @@ def choose(
     the idlest, and pods that are marked later need no other cost of those that were marked before.
     """
     ranked = []
-    for pod in pods:
-        if not is_active(pod):
-            continue
+    for pod in filter(is_active, pods):
         if pod.running_and_ready and pod.name in values and (pod.name in marked or pod.cost is None):
             ranked.append((values[pod.name], -pod.ready_since, pod.name))
         elif goes_first(pod, marked):
             count -= 1
-    ranked.sort()
-    lowest = -count_active(pods)
-    places = {name: Chosen(name, lowest + place) for place, (_, _, name) in enumerate(ranked)}
-    held = [name for _, _, name in ranked if name in marked]
-    free = [name for _, _, name in ranked if name not in marked]
+    places: dict[str, Chosen] = {}
+    held: list[str] = []
+    free: list[str] = []
+    for cost, (_, _, name) in enumerate(sorted(ranked), -count_active(pods)):
+        places[name] = Chosen(name, cost)
+        (held if name in marked else free).append(name)
     more = max(0, count - len(held))
     written, free = free[:more], free[more:]
     exchanged: list[str] = []
