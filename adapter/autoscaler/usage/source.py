@@ -222,8 +222,9 @@ class OwnUsageSource:
     ) -> PodsReading:
         """Return the reading of the pods' own usages, with that of the container for a pod without one."""
         before = slow if isinstance(slow, PodsReading) else PodsReading({})
-        agreeing = {name for name in own if self.pods.agrees(name, context.monotonic)}
-        most = ratio * max(own[name].value for name in agreeing)
+        # A pod that was not compared lately counts as one of those that were, at most.
+        agrees, now = self.pods.agrees, context.monotonic
+        most = ratio * max(value.value for name, value in own.items() if agrees(name, now))
         window = span_of(self.scraped.covered_seconds(entry))
         others = containers.usage_of_others(self._items, context.pods, entry)
         values: dict[str, int] = {}
@@ -241,9 +242,8 @@ class OwnUsageSource:
                         overdue = before.overdue
                         late.append(name)
                 continue
-            used = ratio * value.value if name in agreeing else min(ratio * value.value, most)
             limit = containers.find_limit(pod, containers.find_container(pod, entry))
-            values[name] = math.ceil(min(used, limit)) + rest
+            values[name] = math.ceil(min(ratio * value.value, most, limit)) + rest
             samples[name] = (span_of(value.time), window)
             if value.overdue:
                 overdue = f"the scrape of {name} is overdue"
