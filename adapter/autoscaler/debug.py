@@ -135,6 +135,11 @@ def _limited_by(state: AutoscalerState) -> str:
     return "" if state.last is None else state.last.decision.restraint.value
 
 
+def _inputs(state: AutoscalerState) -> Sequence[MetricInput]:
+    """Return the metrics as the last decision saw them, none without a snapshot."""
+    return () if state.last is None or state.last.snapshot is None else state.last.snapshot.inputs
+
+
 def _limits(state: AutoscalerState) -> views.LimitsView:
     spec = state.spec.prepared if state.last is None else state.last.decision.spec
     lowest, highest = spec.limits
@@ -153,14 +158,12 @@ def _metrics(state: AutoscalerState, time: int) -> list[views.MetricView]:
     if state.spec.violations:
         return []
     specs = with_defaults(state.spec.object).spec.metrics or ()
-    last = state.last
-    inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
-    measured = () if last is None else last.decision.status.current_metrics or ()
+    known = None if state.last is None else state.last.decision.status.current_metrics
+    inputs, measured = dict(enumerate(_inputs(state))), dict(enumerate(known or ()))
     shown = []
     for place, spec in enumerate(specs):
-        given = inputs[place] if place < len(inputs) else None
-        status = measured[place] if place < len(measured) else None
-        current, target, ratio = statuses.describe_value(spec, status)
+        given = inputs.get(place)
+        current, target, ratio = statuses.describe_value(spec, measured.get(place))
         shown.append(
             views.MetricView(
                 name=state.spec.prepared.metrics[place].description,
@@ -225,11 +228,10 @@ def _last(state: AutoscalerState) -> views.LastDecisionView | None:
     last = state.last
     if last is None:
         return None
-    inputs = () if last.snapshot is None else last.snapshot.inputs
     return views.LastDecisionView(
         time=moment(last.time),
         demand=last.decision.wanted,
-        inputs=[_show_input(metric, last.time) for metric in inputs],
+        inputs=[_show_input(metric, last.time) for metric in _inputs(state)],
         trace=[step.text() for step in last.decision.trace],
         error=last.decision.error,
         limited_by=_limited_by(state),
@@ -323,7 +325,7 @@ def show_fleet(controller: Controller | None, now: float) -> Steps[DebugResponse
 
 def _show_line(controller: Controller, state: AutoscalerState) -> views.FleetEntry:
     key, last, limits, time = state.key, state.last, _limits(state), controller.loop.clock.time_of_day()
-    inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
+    inputs = _inputs(state)
     sampled = [given.sampled for given in inputs if given.sampled is not None]
     boost = state.spec.boost
     return views.FleetEntry(
