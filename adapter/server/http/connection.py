@@ -171,7 +171,6 @@ class ClientConnection(web.RequestHandler):
             self._waiter = idle
         if (
             is_alone
-            and not self._unfinished
             and self._messages
             and self._messages[0][1] is EMPTY_PAYLOAD
             and budgets.BYTE_WEIGHT * len(data) + budgets.HEADER_WEIGHT * data.count(b"\n") <= SMALL_HEAD
@@ -345,6 +344,7 @@ class ClientConnection(web.RequestHandler):
             self._unfinished += len(rest)
             self._lines += rest.count(b"\n")
         heads.append((self._unfinished, self._lines))
+        # before the head is held: one that is too long must not have the long heads of others cut
         if max(heads)[0] > self._limits.total:
             self.cut("headers")
             return

@@ -163,20 +163,15 @@ class ConnectionServer(web.Server):
             if newcomer.is_certified or not abandoned.is_certified:
                 return abandoned
         uncertified = [other for other in others if not other.is_certified]
-        if not uncertified:
-            idle = (other for other in others if newcomer.is_certified and other.waits)
-            return next(idle, newcomer)
-        counts = Counter(other.address for other in uncertified)
         if not newcomer.is_certified:
-            counts[newcomer.address] += 1
-        chosen = min(
+            uncertified.insert(0, newcomer)  # the first of busy ones, since it has not begun
+        if not uncertified:
+            return next((other for other in others if other.waits), newcomer)
+        counts = Counter(other.address for other in uncertified)
+        return min(
             uncertified,
             key=lambda other: (-counts[other.address], not other.waits and not other.writing_paused),
         )
-        is_idle = chosen.waits or chosen.writing_paused
-        if newcomer.is_certified or is_idle or counts[chosen.address] > counts[newcomer.address]:
-            return chosen
-        return newcomer
 
     def _make_request(
         self,
