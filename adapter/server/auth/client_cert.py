@@ -107,21 +107,15 @@ class Bundle:
 
 
 def _check_uses(certificate: x509.Certificate) -> None:
-    try:
-        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return
-    if _CLIENT_USES.isdisjoint(uses):
-        raise UntrustedError(f"{certificate.subject.rfc4514_string()} is not for client authentication")
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.ExtendedKeyUsage) and _CLIENT_USES.isdisjoint(extension.value):
+            raise UntrustedError(f"{certificate.subject.rfc4514_string()} is not for client authentication")
 
 
 def _check_signs(authority: x509.Certificate) -> None:
-    try:
-        usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
-    except x509.ExtensionNotFound:
-        return
-    if not usage.key_cert_sign:
-        raise UntrustedError(f"{authority.subject.rfc4514_string()} may not sign certificates")
+    for extension in authority.extensions:
+        if isinstance(extension.value, x509.KeyUsage) and not extension.value.key_cert_sign:
+            raise UntrustedError(f"{authority.subject.rfc4514_string()} may not sign certificates")
 
 
 def load_certificate(der: bytes) -> x509.Certificate:
