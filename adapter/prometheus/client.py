@@ -234,6 +234,4 @@ def map_error(error: Exception) -> PrometheusError:
             text = "the connection was closed before the answer"
         case aiohttp.ClientPayloadError():
             text = "the connection broke within the answer"
-        case _:
-            pass
     return PrometheusError(kind, shorten(text or type(error).__name__))

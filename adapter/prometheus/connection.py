@@ -240,11 +240,8 @@ async def open_connection(
     options: PrometheusOptions, clock: Clock, problems: ProblemLog
 ) -> PrometheusConnection:
     """Resolve the options and read the files. Raises InputError with the flag that cannot be used."""
-    split, headers = _split_url(options.prometheus_url), options.prometheus_headers
-    for name, value in headers:
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", value):
-            raise _refuse("--prometheus-header", name, "name=value, a header of HTTP without line ends")
-    explicit = [value for name, value in headers if name.lower() == "authorization"]
+    split, headers = _split_url(options.prometheus_url), _merge_headers(options.prometheus_headers)
+    explicit = [value for name, value in options.prometheus_headers if name.lower() == "authorization"]
     tls, cluster, cluster_proxy = await _resolve_tls(options, clock, problems)
     token_file, password_file = options.prometheus_token_file, options.prometheus_basic_auth_file
     if explicit:
@@ -271,7 +268,7 @@ async def open_connection(
         endpoint=PrometheusEndpoint(
             base, split.query, options.prometheus_verb, options.prometheus_query_params
         ),
-        headers=_merge_headers(headers),
+        headers=headers,
         tls=tls,
         proxy="" if options.prometheus_ca_file else cluster_proxy or net.proxy_of(base, split.hostname or ""),
         authorization=authorization,
@@ -316,11 +313,13 @@ async def _resolve_tls(
 
 
 def _merge_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return each header once, without Authorization."""
+    """Return each header once, without Authorization. Raises InputError for one that HTTP does not allow."""
     # compression is used only on request: it costs more than the network
     merged = {"accept-encoding": ("Accept-Encoding", "identity")}
     given: set[str] = set()
     for name, value in headers:
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", value):
+            raise _refuse("--prometheus-header", name, "name=value, a header of HTTP without line ends")
         key = name.lower()
         merged[key] = (merged[key][0], f"{merged[key][1]}, {value}") if key in given else (name, value)
         given.add(key)

@@ -109,14 +109,16 @@ class ResourceProvider:
             by_namespace.setdefault(described.namespace, []).append(described)
         resource = self._resources.current().find(kind)
         expected = self._objects[question.resource].count(resource) if resource is not None else 0
-        terms = _Terms(expected, self.freshness, ttl is not None)
-        if ttl is not None and ttl > self.freshness.ttl:
-            longer = Freshness(ttl, max(ttl, self.freshness.max_age), self.freshness.ahead, repeats=True)
-            terms = terms._replace(freshness=longer)
+        freshness = self.freshness
+        if ttl is not None and ttl > freshness.ttl:
+            freshness = Freshness(ttl, max(ttl, freshness.max_age), freshness.ahead, repeats=True)
+        terms = _Terms(expected, freshness, ttl is not None)
         answers = await self._ask_namespaces(rules, kind, by_namespace, terms)
         items: list[ObjectUsage] = []
+        given: list[ObjectAnswer] = []
         for objects, answered in zip(by_namespace.values(), answers, strict=True):
             if answered is not None:
+                given += answered
                 items += await self._usages(rules, kind, objects, answered)
                 await asyncio.sleep(0)
         if question.name is not None and not items:  # it exists and has no usage
@@ -124,10 +126,9 @@ class ResourceProvider:
             name = f"{question.namespace}/{question.name}" if question.namespace else question.name
             details: dict[str, object] = {"name": name, "group": _GROUP, "kind": metric}
             raise errors.NotFoundError(f'{metric}.{_GROUP} "{name}" not found', details)
-        given = [answer for answered in answers if answered is not None for answer in answered]
         # An answer that lacks a namespace is not cached: the next request may find it.
         fresh_until = -math.inf
-        if answers and None not in answers:
+        if given and None not in answers:
             fresh_until = min(answer.asked for answer in given) + self.freshness.refresh_after
         stands_in = any(answer.failure is not None for answer in given)
         partial = any(answer.partial is not None for answer in given)

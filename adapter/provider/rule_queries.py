@@ -104,10 +104,10 @@ def _object_query(
         )
     label = query.object_label
     if metric.pods is None:
-        within = namespace if namespaced else None
-        return RuleQuery(entry.rule, query.render(within, [name if namespaced else namespace]), label)
+        within, name = (namespace, name) if namespaced else (None, namespace)
+        return RuleQuery(entry.rule, query.render(within, [name]), label)
     if pods and not isinstance(pods, Matcher):
         return RuleQuery(entry.rule, query.render(namespace, pods), label)
-    labels = [Matcher(query.namespace_label, "=", namespace)] if namespaced else []
+    within_namespace = Matcher(query.namespace_label, "=", namespace)
     named = pods._replace(label=label) if isinstance(pods, Matcher) else matchers.present(label)
-    return RuleQuery(entry.rule, query.render_with([*labels, named]), label)
+    return RuleQuery(entry.rule, query.render_with([within_namespace, named]), label)
