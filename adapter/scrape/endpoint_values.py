@@ -10,6 +10,7 @@ and the metrics API does not serve it.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -319,15 +320,14 @@ class ScrapedEndpoints:
         now, stretch = self._clock.monotonic(), self.scraped.stretch
         offset = self._clock.wall() - now
         live = group.live(now, stretch)
-        troubles = (target.trouble(now, stretch, live) for target in group.targets.values())
-        trouble = next(filter(None, troubles), "") or next(iter(group.found.missing), "")
-        if not group.found.known and group.targets:
-            trouble = trouble or group.found.reason
+        of_targets = (target.trouble(now, stretch, live) for target in group.targets.values())
+        # A reason is of no endpoints, or of those of before while the API server does not answer.
+        troubles = itertools.chain(of_targets, (group.found.reason,), group.found.missing)
+        trouble = next(filter(None, troubles), "")
         # Without a live endpoint no answer is a sum. The time says since when, so that an older sample of
         # Prometheus is not taken for a newer one.
         if not live:
-            reason = (group.found.reason if not group.targets else "") or trouble
-            return EndpointReading(None, 0.0, "", reason, group.last + offset)
+            return EndpointReading(None, 0.0, "", trouble, group.last + offset)
         answer = self._answer(group, ScrapeQuery.build(entry, selector), live, now)
         if answer is None:
             return EndpointReading(None, 0.0, "", _PENDING, group.last + offset)
@@ -337,13 +337,14 @@ class ScrapedEndpoints:
         result = answer.result
         if result is None:
             return EndpointReading(None, 0.0, "", f"its query fails: {answer.reason}", math.inf)
+        eldest = min(target.time for target in live)
         if not result.elements:
             # series that are not yet enough for a rate do not contradict an older sample of Prometheus
-            last = -math.inf if result.shown else min(target.time for target in live) + offset
+            last = -math.inf if result.shown else eldest + offset
             reason = trouble or f"the endpoints expose no such series of {entry.series}"
             return EndpointReading((), 0.0, trouble, reason, last)
         # A sum is as old as its oldest part, also where an endpoint adds no series to it.
-        time = min(result.time, *(target.time for target in live))
+        time = min(result.time, eldest)
         oldest = max(target.oldest(stretch) for target in live)
         if now - time > min(oldest, entry.rule.config.max_sample_age or math.inf):
             return EndpointReading(None, 0.0, "", f"its samples are {now - time:.3g} s old", time + offset)

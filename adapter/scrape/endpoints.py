@@ -121,18 +121,13 @@ def resolve_service(
     finding = _Finding(source, access)
     reason = f"{source} has no EndpointSlice: it does not exist, or has no selector"
     exposed = False
-    number = int(access.port) if access.port.isdigit() else None
+    wanted = int(access.port) if access.port.isdigit() else access.port
     for part in slices:
         finding.full = finding.full or part.cut
-        ports = (
-            port.port
-            for port in part.ports
-            if (port.name == access.port if number is None else port.port == number)
-        )
-        port = next(ports, None)
+        port = next((port.port for port in part.ports if wanted in (port.port, port.name)), None)
         if port is None or not part.endpoints:
             if not exposed:
-                named = "named" if number is None else "with the number"
+                named = "with the number" if isinstance(wanted, int) else "named"
                 what = f"port {named} {access.port}" if part.endpoints else "endpoints"
                 reason = f"{source} has no {what}"
             continue
