@@ -120,7 +120,7 @@ def _grouping(query: str) -> tuple[str, ...] | None:
         vectors = [argument for argument in node.args if not isinstance(argument, promql.NumberLiteral)]
         if len(vectors) != 1 or name not in mergeable.SERIES_FUNCTIONS:
             return ()
-        loses_le = loses_le or name.startswith("histogram_")
+        loses_le |= name.startswith("histogram_")
         node = vectors[0]
     if isinstance(node, promql.VectorSelector | promql.MatrixSelector):
         return () if loses_le else None

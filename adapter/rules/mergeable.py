@@ -40,6 +40,7 @@ SERIES_FUNCTIONS = frozenset({
     "timestamp", "year",
 })  # fmt: skip
 _SCALAR_FUNCTIONS = frozenset({"pi", "time"})
+_NO_MODIFIER = promql.BinModifier(promql.VectorMatchCardinality.OneToOne, return_bool=False)
 # Labels that functions drop implicitly.
 _FLEETING = frozenset({"__name__", "le"})
 
@@ -166,21 +167,20 @@ class _Walk:
     def binary(self, node: Any) -> _QueryPart:
         left, right = self.visit(node.lhs), self.visit(node.rhs)
         operator = str(node.op).strip()
-        modifier = node.modifier
-        returns_bool = " bool" if modifier is not None and modifier.return_bool else ""
+        modifier = node.modifier or _NO_MODIFIER
+        returns_bool = " bool" if modifier.return_bool else ""
         if left.scalar or right.scalar:
             vector = right if left.scalar else left
             text = f"{left.text} {operator}{returns_bool} {right.text}"
             return _QueryPart(text, scalar=left.scalar and right.scalar, added=vector.added)
-        fills = None if modifier is None else modifier.fill_values
-        if fills is not None and (fills.lhs is not None or fills.rhs is not None):
+        fills = modifier.fill_values
+        if fills.lhs is not None or fills.rhs is not None:
             raise NotSeparableError("fill values stand in for objects that have no series")
-        matching = None if modifier is None else modifier.matching
-        if matching is None:
+        if modifier.matching is None:
             if left.added != right.added:
                 self.join_fault = f"the sides of {operator} differ in the label {self.namespace_label}"
             return _QueryPart(f"{left.text} {operator}{returns_bool} {right.text}", added=left.added)
-        if matching.type != promql.LabelModifierType.Include:
+        if modifier.matching.type != promql.LabelModifierType.Include:
             raise NotSeparableError("ignoring() may match objects with one another")
         return self._matched_on(left, right, f"{operator}{returns_bool}", operator, modifier)
 

@@ -49,7 +49,12 @@ def _quote_character(code: int) -> str:
     return f"'{escaped}'"
 
 
-_VERBS = {"str": "sqv", "int": "dqv", "bool": "v"}
+_VERBS: Mapping[type, tuple[str, str, Callable[..., str]]] = {
+    str: ("string", "sqv", quote),
+    int: ("int", "dqv", _quote_character),
+    bool: ("bool", "v", str),
+}
+"""The name of a type in Go, the verbs that it has, and what ``%q`` prints."""
 
 
 def show(value: Value, verb: str = "v") -> str:
@@ -60,12 +65,11 @@ def show(value: Value, verb: str = "v") -> str:
         case None:
             return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
         case str() | int():
-            name, text = type(value).__name__, str(value).lower() if isinstance(value, bool) else str(value)
-            if verb not in _VERBS[name]:
-                return f"%!{verb}({'string' if name == 'str' else name}={text})"
-            if verb == "q":
-                return _quote_character(value) if isinstance(value, int) else quote(value)
-            return text
+            name, verbs, quoted = _VERBS[type(value)]
+            text = str(value).lower() if name == "bool" else str(value)
+            if verb not in verbs:
+                return f"%!{verb}({name}={text})"
+            return quoted(value) if verb == "q" else text
         case TemplateStruct(text=str() as text) if verb != "d":
             return show(text, verb)
         case TemplateStruct():
