@@ -171,7 +171,7 @@ def _lose_hpa(lost: Unreadable, last: WatchedHPA | None) -> WatchedHPA | None:
 def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     head = _HPA_HEAD.decode(raw)
     meta, plain = head.metadata, _plain(head)
-    if not meta.annotations or not any(key in meta.annotations for key in boost.ANNOTATIONS):
+    if not meta.annotations or meta.annotations.keys().isdisjoint(boost.ANNOTATIONS):
         return plain
     size = len(_PARTS.decode(raw).spec) + sum(len(meta.annotations.get(key, "")) for key in boost.ANNOTATIONS)
     if size > LONGEST_SPEC:

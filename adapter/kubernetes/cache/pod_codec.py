@@ -9,7 +9,7 @@ import hashlib
 import operator
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -224,34 +224,38 @@ def build_key(written: WireSpec) -> bytes:
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
     """Build what pods with this spec share; `key` is that of `build_key`."""
-    if max(len(written.containers or ()), len(written.init_containers or ())) > MOST_CONTAINERS:
-        written = _TOO_MANY_CONTAINERS
-    sidecars = [init for init in written.init_containers or () if init.restart_policy == "Always"]
-    # of two ports with one name the first counts, as for a probe or a Service; init containers other than
-    # sidecars have ended
-    every = [*(written.containers or ()), *sidecars]
-    exposed = [
-        (container, port) for container in every for port in container.ports or () if port.protocol == "TCP"
-    ]
+    containers, inits = written.containers or (), written.init_containers or ()
+    if max(len(containers), len(inits)) > MOST_CONTAINERS:
+        return share(_TOO_MANY_CONTAINERS, key)
+    # init containers other than sidecars have ended, and their ports with them
+    running = [*containers, *(init for init in inits if init.restart_policy == "Always")]
+    return SharedSpec(
+        tuple(map(_container, containers)),
+        tuple(map(_container, inits)),
+        None if written.resources is None else _requests(written.resources.requests),
+        _requests(written.overhead),
+        written.host_network,
+        *_find_ports(running),
+        key,
+    )
+
+
+def _find_ports(containers: Sequence[_WireContainer]) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the named TCP ports, and whose a port is where there are several containers.
+
+    Of two ports with one name the first counts, as for a probe or a Service.
+    """
+    exposed = [(one, port) for one in containers for port in one.ports or () if port.protocol == "TCP"]
     exposed = exposed[:MOST_OWNED_PORTS]
     ports = {sys.intern(port.name): port.container_port for _, port in reversed(exposed) if port.name}
     owners = {
         sys.intern(key): sys.intern(container.name)
         for container, port in reversed(exposed)
-        if len(every) > 1
+        if len(containers) > 1
         for key in (port.name, str(port.container_port))
         if key
     }
-    return SharedSpec(
-        tuple(map(_container, written.containers or ())),
-        tuple(map(_container, written.init_containers or ())),
-        None if written.resources is None else _requests(written.resources.requests),
-        _requests(written.overhead),
-        written.host_network,
-        ports,
-        owners,
-        key,
-    )
+    return ports, owners
 
 
 def build(

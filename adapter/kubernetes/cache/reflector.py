@@ -364,6 +364,8 @@ class Reflector(Generic[T]):
                     self._record_contact()
                     self.store.end_batch()
         except errors.KubernetesError as error:
+            # The timer runs since the API server has begun to answer. A status before that refuses the watch;
+            # one after that is an ERROR event of it.
             if error.status in _WATCH_DENIED and recovering is None:
                 self._deny_watch(error)
                 return False

@@ -161,7 +161,7 @@ def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
 
 def custom(paths: ReplicaPaths) -> ObjectCodec[ObservedScale]:
     """Return the codec of a custom kind, whose selector is text."""
-    return _build(paths, Any, _plain_text)
+    return _build(paths, Any, lambda value: value[:LONGEST_TEXT] if isinstance(value, str) else "")
 
 
 def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> ReplicaPaths | None:
@@ -223,10 +223,6 @@ def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
         return written[:LONGEST_TEXT].decode("utf-8", "replace")
 
     return text
-
-
-def _plain_text(value: Any) -> str:
-    return value[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 # -- a decoder for a few places in an object -----------------------------------------------------------------

@@ -232,17 +232,17 @@ class Coverage:
                     await remove(namespace)
             missing = self._scope.slices - self.complete
             new = self._new_namespaces(missing, names)
-            if (missing or new) and (read is None or self._are_many(new, namespaces)):
-                return False
             if self.selector and not self._format_selector(names, self.kept | missing):
                 return False  # a namespace that is not known yet was not sent, and would not be listed later
-            self.kept |= missing
-            for namespace in new:
-                version = await read(namespace) if read is not None else ""
-                if version.isdecimal():
-                    self._listed[namespace] = int(version)
-            for number in missing:
-                self._dropped.pop(number, None)
+            if missing or new:
+                if read is None or self._are_many(new, namespaces):
+                    return False
+                self.kept |= missing
+                for namespace in new:
+                    if (version := await read(namespace)).isdecimal():
+                        self._listed[namespace] = int(version)
+                for number in missing:
+                    self._dropped.pop(number, None)
             self._select(names)
             self._complete(self.complete | missing)
         return True
