@@ -8,7 +8,7 @@ write are kept.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import errors
@@ -212,8 +212,16 @@ class FloorWriter(StoredInTerm):
             texts.pop(uid, None)
             if entry.text is not None:
                 texts[uid] = entry.text
-        # Checked here and not when a floor is submitted: only now it is known what else the slice stores. A
-        # floor that does not fit fails alone, and with it its raise.
+        self._admit(awaited, texts, known)
+        return texts, any(entry.is_awaited for entry in self._sending)
+
+    def _admit(
+        self, awaited: Sequence[_FloorEntry], texts: dict[str, str], known: Mapping[str, _FloorEntry]
+    ) -> None:
+        """Add the entries that fit to the texts. One that does not fit fails alone, and with it its raise.
+
+        Checked here and not when a floor is submitted: only now it is known what else the slice stores.
+        """
         sizes: Counter[str] = Counter()
         for uid, text in texts.items():
             sizes[known[uid].namespace if uid in known else ""] += _size(uid, text)
@@ -221,13 +229,16 @@ class FloorWriter(StoredInTerm):
             assert entry.text is not None
             more = _size(entry.uid, entry.text) - _size(entry.uid, texts.get(entry.uid))
             if more > 0 and (sizes.total() + more > LIMIT or sizes[entry.namespace] + more > SHARE):
-                entry.fail(_too_large(self._config_map.name, entry.namespace))
+                message = (
+                    f"the ConfigMap {self._config_map.name} would hold more than {LIMIT:,} bytes, "
+                    f"or more than {SHARE:,} of the namespace {entry.namespace}"
+                )
+                entry.fail(errors.KubernetesError(0, "TooLarge", message))
                 self._restore(entry)
                 continue
             sizes[entry.namespace] += more
             texts[entry.uid] = entry.text
             self._sending.append(entry)
-        return texts, any(entry.is_awaited for entry in self._sending)
 
     def _decode(self, texts: Mapping[str, str]) -> dict[str, Floor]:
         try:
@@ -247,11 +258,3 @@ def _size(uid: str, text: str | None) -> int:
 def _superseded(uid: str) -> errors.KubernetesError:
     message = f"the floor of {uid} was not published: a newer one has replaced it"
     return errors.KubernetesError(0, "Superseded", message)
-
-
-def _too_large(name: str, namespace: str) -> errors.KubernetesError:
-    message = (
-        f"the ConfigMap {name} would hold more than {LIMIT:,} bytes, or more than {SHARE:,} of the namespace "
-        f"{namespace}"
-    )
-    return errors.KubernetesError(0, "TooLarge", message)
