@@ -41,16 +41,7 @@ class PodNetworks:
 
         Raises ValueError with a sentence for an address that must not be scraped.
         """
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
-            raise ValueError(
-                f"not an IP address: {text[:_SHOWN]}{'...' if len(text) > _SHOWN else ''}"
-            ) from None
-        if isinstance(address, ipaddress.IPv6Address):
-            if address.scope_id is not None:
-                raise ValueError(f"not the address of a pod: {address} has a zone")
-            address = address.ipv4_mapped or address
+        address = _read_address(text)
         forms = (address, *_embedded(address))
         if any(map(_is_refused, forms)):
             raise ValueError(f"not the address of a pod: {address}")
@@ -79,6 +70,19 @@ def parse_networks(texts: Iterable[str]) -> PodNetworks:
             )
         networks.append(network)
     return PodNetworks(tuple(networks))
+
+
+def _read_address(text: str) -> _Address:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        shown = f"{text[:_SHOWN]}{'...' if len(text) > _SHOWN else ''}"
+        raise ValueError(f"not an IP address: {shown}") from None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise ValueError(f"not the address of a pod: {address} has a zone")
+        return address.ipv4_mapped or address
+    return address
 
 
 def _is_refused(address: _Address) -> bool:

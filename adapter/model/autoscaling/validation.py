@@ -138,8 +138,6 @@ def _source(source: hpa.MetricSource, path: str) -> Violations:
             yield required(f"{path}.name", "must specify a resource name")
         case hpa.ContainerResourceMetricSource():
             yield from _container_resource(source.name, f"{path}.name")
-        case _:
-            pass
     if isinstance(source, hpa.ContainerResourceMetricSource):
         if not source.container:
             yield required(f"{path}.container", "must specify a container")
@@ -175,8 +173,6 @@ def _numbers(source: hpa.MetricSource, path: str) -> Violations:
         case hpa.ResourceMetricSource() | hpa.ContainerResourceMetricSource() if share and average:
             detail = "may not set both a target raw value and a target utilization"
             yield forbidden(f"{path}.averageValue", detail)
-        case _:
-            pass
 
 
 def _target(target: hpa.MetricTarget, path: str) -> Violations:
