@@ -31,8 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(argv) > 1 and argv[0] in _HELP:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in _HELP:
-        (sys.stdout if argv else sys.stderr).write(usage())
-        return 0 if argv else 2
+        stream, status = (sys.stdout, 0) if argv else (sys.stderr, 2)
+        stream.write(usage())
+        return status
     if argv[0] in {"--version", "version"}:
         show(f"fastpath {version()}\n")
         return 0

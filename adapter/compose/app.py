@@ -84,15 +84,16 @@ async def run(
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
         pods = PodCache(runtime.watching) if options.scaler else None
         served = providers.open_providers(runtime, pods)
+        optional: dict[str, Callable[[], _Work]] = {}
         scaler = None
         if options.scaler:
+            optional["scrapes"] = runtime.scraped.run
             scaler = _open_scaler(options, runtime, served.provider, lambda _: served.resource_provider, pods)
-        floor_work: Mapping[str, Callable[[], _Work]] = {}
         if options.serves_floors:
             from adapter.compose.floors import serve_floors  # noqa: PLC0415 - see there
 
             known = None if scaler is None else (scaler.caches.rivals.hpas, scaler.caches.floors)
-            floor_work = serve_floors(runtime, served.provider, known)
+            optional |= serve_floors(runtime, served.provider, known)
         documents = Documents(
             served.provider,
             _groups(options, parsed.config),
@@ -109,6 +110,7 @@ async def run(
         if options.access_log:
             access_log = AccessLog(open_sink(options.access_log), clock, monitoring, problems)
             stack.push_async_callback(access_log.flush)
+            optional["access log"] = access_log.run
         shutdown = Shutdown()
         checks = _readiness(options, shutdown, lambda: server.listening, security, runtime, served, rules)
         if scaler is not None:
@@ -143,9 +145,7 @@ async def run(
             **_common_work(runtime, rules),
             **security.tasks(problems, clock),
             **{f"object cache {number}": lister.run() for number, lister in enumerate(served.listers)},
-            **({} if access_log is None else {"access log": access_log.run()}),
-            **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
-            **{name: run() for name, run in floor_work.items()},
+            **{name: run() for name, run in optional.items()},
         }
         if namespace := credentials.find_namespace():  # outside of a cluster no APIService can lead here
             groups, names = options.serve_groups, lambda: security.certificate.names
