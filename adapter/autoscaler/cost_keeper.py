@@ -299,6 +299,7 @@ def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:
     costs = {pod.name: pod.cost for pod in pods if is_active(pod)}
     if costs and not marks.is_known:
         marks.is_known, marks.wanted = True, now
+        # The costs of a predecessor begin at minus the number of pods, as `removal.choose` gives them.
         marks.costs |= {name: None for name, cost in costs.items() if -len(costs) <= (cost or 0) < 0}
     for name, taken in list(marks.costs.items()):
         is_taken = taken is not None and (costs.get(name) is None or now - taken > TAKEN_SECONDS)
