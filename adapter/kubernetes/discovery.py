@@ -126,10 +126,9 @@ async def fetch_discovery(client: KubernetesClient, known: Catalogue | None = No
     Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves
     without these.
     """
-    groups = [*await _fetch_groups(client, "/api"), *await _fetch_groups(client, "/apis")]
     resources: list[APIResource] = []
     failed: dict[str, str] = {}
-    for group in groups:
+    for group in [*await _fetch_groups(client, "/api"), *await _fetch_groups(client, "/apis")]:
         name = group.metadata.name
         if name in METRIC_GROUPS:
             continue
@@ -140,21 +139,25 @@ async def fetch_discovery(client: KubernetesClient, known: Catalogue | None = No
                     old for old in known or () if (old.group, old.version) == (name, version.version)
                 ]
                 continue
-            resources += [
-                APIResource(
-                    name,
-                    version.version,
-                    entry.resource,
-                    entry.singular_resource or entry.response_kind.kind.lower(),  # client-go's default
-                    entry.response_kind.kind,
-                    entry.scope == "Namespaced",
-                    frozenset(entry.verbs or ()),
-                    preferred=index == 0,
-                )
-                for entry in version.resources or ()
-                if entry.response_kind is not None and entry.response_kind.kind
-            ]
+            resources += _list_resources(name, version, preferred=index == 0)
     return Discovery(Catalogue(resources), failed)
+
+
+def _list_resources(group: str, version: _AggregatedVersion, *, preferred: bool) -> list[APIResource]:
+    return [
+        APIResource(
+            group,
+            version.version,
+            entry.resource,
+            entry.singular_resource or entry.response_kind.kind.lower(),  # client-go's default
+            entry.response_kind.kind,
+            entry.scope == "Namespaced",
+            frozenset(entry.verbs or ()),
+            preferred=preferred,
+        )
+        for entry in version.resources or ()
+        if entry.response_kind is not None and entry.response_kind.kind
+    ]
 
 
 async def _fetch_groups(client: KubernetesClient, path: str) -> list[_AggregatedGroup]:
