@@ -42,11 +42,9 @@ _HEADER_LIKE = re.compile(r"[^\x00-\x1f\x7f=]+")
 
 
 def _read_bool(text: str) -> bool:
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError(text)
+    if text not in _TRUE and text not in _FALSE:
+        raise ValueError(text)
+    return text in _TRUE
 
 
 def _read_int(text: str) -> int:
