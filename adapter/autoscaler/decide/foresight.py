@@ -85,17 +85,7 @@ def _expiries(
     spec: PreparedSpec, memory: Memory, constraints: Constraints, decision: Decision
 ) -> Iterator[int]:
     """Yield the instants at which something ends that may hold the count of a decision, in no order."""
-    history, current = memory.history, decision.status.current_replicas
-    # without `behavior` a recommendation of exactly the age of the window still counts
-    down = spec.settings.downscale_stabilization + 1 if spec.down is None else spec.down.window
-    highest = [entry.at for entry in history.recommendations.high if entry.replicas >= current]
-    lowest = [entry.at for entry in history.recommendations.low if entry.replicas <= current]
-    yield from (at + down for at in highest[-1:])
-    if spec.up is not None and spec.down is not None:
-        yield from (at + spec.up.window for at in lowest[-1:])
-        if statuses.holds(decision.status.conditions, statuses.SCALING_LIMITED):
-            periods = {policy.period for rules in (spec.up, spec.down) for policy in rules.policies}
-            yield from (event.at + period for event in (*history.ups, *history.downs) for period in periods)
+    yield from _past_expiries(spec, memory, decision)
     yield memory.conflicts.paused_until
     if (floor := memory.boost.floor) is not None:
         yield floor.until
@@ -105,3 +95,17 @@ def _expiries(
         begins = memory.absence.since + rules.after
         yield begins
         yield begins + (rules.last_good_for or 0)
+
+
+def _past_expiries(spec: PreparedSpec, memory: Memory, decision: Decision) -> Iterator[int]:
+    """Yield when recommendations leave their windows, and changes the periods of the policies."""
+    history, current = memory.history, decision.status.current_replicas
+    recommended = history.recommendations
+    # without `behavior` a recommendation of exactly the age of the window still counts
+    down = spec.settings.downscale_stabilization + 1 if spec.down is None else spec.down.window
+    yield from [entry.at + down for entry in recommended.high if entry.replicas >= current][-1:]
+    if spec.up is not None and spec.down is not None:
+        yield from [entry.at + spec.up.window for entry in recommended.low if entry.replicas <= current][-1:]
+        if statuses.holds(decision.status.conditions, statuses.SCALING_LIMITED):
+            periods = {policy.period for rules in (spec.up, spec.down) for policy in rules.policies}
+            yield from (event.at + period for event in (*history.ups, *history.downs) for period in periods)
