@@ -129,13 +129,9 @@ class TrustStore:
             self._problems.resolve(_FAULT, subject=key)
             return part
         text = "there is no such ConfigMap" if entries is None else f"it has no {key}"
-        if last is None:
-            self._state[key] = "absent"
-            self._problems.report(_FAULT, _MISSING[key], text, subject=key)
-        else:
-            self._state[key] = "good"
-            message = "authorities are gone from the ConfigMap; the last good ones stay in use"
-            self._problems.report(_FAULT, message, text, subject=key)
+        gone = "authorities are gone from the ConfigMap; the last good ones stay in use"
+        self._state[key] = "absent" if last is None else "good"
+        self._problems.report(_FAULT, _MISSING[key] if last is None else gone, text, subject=key)
         return last
 
     def _set(self, wanted: ClientTrust) -> None:
