@@ -149,9 +149,7 @@ def _faults(stored: StoredVerdict) -> Iterator[str]:
         yield "its figures are missing"
     if (limits is not None) != acts or (limits is not None and not _are_possible(limits)):
         yield "its limits are impossible"
-    numbers = [hour.hour for hour in stored.hours]
-    lengths = {len(hour.offsets) for hour in stored.hours}
-    if len(numbers) > 2 or sorted(set(numbers)) != numbers or not lengths <= {0, HOUR // STEP}:
+    if not _are_planned(stored.hours):
         yield "its plans are not those of an hour and the next one"
     if any(len(hour.weights) != len(SPANS) for hour in stored.hours):
         yield "its plans have other weights"
@@ -164,6 +162,12 @@ def _are_possible(limits: Limits) -> bool:
     shares = all(0 < share <= 1 for share in (limits.coverage, limits.max_extra, limits.ratio))
     ordered = 0 <= limits.least <= limits.most and 0 <= limits.low <= 1 <= limits.high
     return spans and shares and ordered and local_time.read_zone(limits.zone) is not None
+
+
+def _are_planned(hours: Sequence[StoredHour]) -> bool:
+    numbers = [hour.hour for hour in hours]
+    lengths = {len(hour.offsets) for hour in hours}
+    return len(numbers) <= 2 and sorted(set(numbers)) == numbers and lengths <= {0, HOUR // STEP}
 
 
 def _are_hours(account: Account) -> bool:
