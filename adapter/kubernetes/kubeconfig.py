@@ -138,7 +138,7 @@ class Kubeconfig:
 
     async def authorize(self) -> str:
         """Return the value of the Authorization header, renewed if it is due, "" for none."""
-        user = self._user
+        user, token = self._user, ""
         if user.token_file:
             token = (self._folder / user.token_file).read_text(encoding="utf-8")
         elif user.token:
@@ -149,8 +149,6 @@ class Kubeconfig:
             token = (await self._execute(user.exec)).token
         elif user.auth_provider is not None:
             token = _token_of_provider(user.auth_provider)
-        else:
-            token = ""
         # token files usually end with a newline, which a header must not contain
         return f"Bearer {token.strip()}" if token else ""
 

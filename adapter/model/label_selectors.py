@@ -309,12 +309,9 @@ def key_faults(key: str) -> list[str]:
         return [f"a qualified name {_NAME_RULE} with {form}"]
     faults: list[str] = []
     if slash:
-        if not prefix:
-            complaints = [_EMPTY]
-        else:
-            complaints = _too_long(prefix, 253)
-            if not SUBDOMAIN.fullmatch(prefix):
-                complaints.append(SUBDOMAIN_RULE)
+        complaints = _too_long(prefix, 253) if prefix else [_EMPTY]
+        if prefix and not SUBDOMAIN.fullmatch(prefix):
+            complaints.append(SUBDOMAIN_RULE)
         faults += [f"prefix part {complaint}" for complaint in complaints]
     complaints = _too_long(name, _NAME_LIMIT) if name else [_EMPTY]
     if not _NAME.fullmatch(name):
