@@ -8,8 +8,9 @@ FastPathAutoscalers from the registry.
 """
 
 import abc
+import bisect
 import functools
-import heapq
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeVar
@@ -285,7 +286,7 @@ class TargetKey(NamedTuple):
     @classmethod
     def of(cls, namespace: str, reference: CrossVersionObjectReference) -> "TargetKey":
         group = reference.api_version.rpartition("/")[0]
-        return cls(namespace, group, reference.kind.lower(), reference.name)
+        return cls(namespace, sys.intern(group), sys.intern(reference.kind.lower()), reference.name)
 
 
 _Owner = tuple[str, str, str]
@@ -308,9 +309,8 @@ class ScaleConflicts(ReflectedCache):
         self.hpas = HPACache(context, self._listed)
         self.hpas.followers.append(self._update_hpa)
         self._targets: dict[_Owner, TargetKey] = {}
-        self._owners: dict[TargetKey, set[_Owner]] = {}
-        self._first: dict[TargetKey, list[_Owner]] = {}
-        """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
+        self._owners: dict[TargetKey, list[_Owner]] = {}
+        """The autoscalers of each target, sorted."""
         self.reflector = self.hpas.reflector
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
@@ -334,13 +334,9 @@ class ScaleConflicts(ReflectedCache):
         meta = autoscaler.metadata
         itself = (autoscaler.kind, meta.namespace, meta.name)
         target = TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
-        owners = self._owners.get(target, set())
-        if not owners:
-            return ()
-        if target not in self._first:
-            self._first[target] = heapq.nsmallest(MOST_NAMED + 1, owners, key=_label)
-        named = [_label(owner) for owner in self._first[target] if owner != itself][:MOST_NAMED]
-        more = len(owners) - (itself in owners) - len(named)
+        owners = self._owners.get(target, ())
+        named = [_label(owner) for owner in owners[: MOST_NAMED + 1] if owner != itself][:MOST_NAMED]
+        more = len(owners) - (self._targets.get(itself) == target) - len(named)
         return (*named, f"{more} more") if more else tuple(named)
 
     def owners(self, target: TargetKey) -> Collection[_Owner]:
@@ -357,14 +353,13 @@ class ScaleConflicts(ReflectedCache):
             return
         if old is not None:
             del self._targets[owner]
-            self._first.pop(old, None)
-            self._owners[old].discard(owner)
-            if not self._owners[old]:
+            owners = self._owners[old]
+            del owners[bisect.bisect_left(owners, owner)]
+            if not owners:
                 del self._owners[old]
         if target is not None:
             self._targets[owner] = target
-            self._first.pop(target, None)
-            self._owners.setdefault(target, set()).add(owner)
+            bisect.insort(self._owners.setdefault(target, []), owner)
         if self._announced:
             for key in filter(None, (old, target)):
                 self.changed(key)
