@@ -30,7 +30,7 @@ class Policy(NamedTuple):
         return f"{'Percent' if self.percent else 'Pods'} {self.value} per {self.period // SECOND} s"
 
 
-class Rules(NamedTuple):
+class Rules(msgspec.Struct, frozen=True, weakref=True):
     """The rules of one direction: the window in nanoseconds, selectPolicy, and at least one policy."""
 
     window: int

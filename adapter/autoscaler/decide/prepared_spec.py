@@ -8,8 +8,10 @@ impossible: values below zero and numbers that overflow. An overdue value may sc
 if it asks for fewer, it counts as unavailable, or while the pods settle as one that asks for the same.
 """
 
+import hashlib
+import operator
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -45,7 +47,7 @@ Values = PodsReading | ObjectReading | ExternalReading
 Report = Callable[[hpa.MetricValueStatus], hpa.MetricStatus]
 
 
-class PreparedMetric(NamedTuple):
+class PreparedMetric(msgspec.Struct, frozen=True, weakref=True):
     """One metric of a spec.
 
     `description` names it in conditions and events. `failure` is the reason of its event. Errors have
@@ -192,6 +194,11 @@ class PreparedSpec(msgspec.Struct, frozen=True):
         return self.up.longest_period if self.up else 0, self.down.longest_period if self.down else 0
 
 
+_METRICS: WeakValueDictionary[bytes, PreparedMetric] = WeakValueDictionary()
+_RULES: WeakValueDictionary[tuple[object, ...], Rules] = WeakValueDictionary()
+"""Those in use, which autoscalers share: many of a cluster have the same."""
+
+
 def prepare(autoscaler: hpa.HorizontalPodAutoscaler | FastPathAutoscaler, settings: Settings) -> PreparedSpec:
     """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
@@ -225,11 +232,18 @@ def prepare(autoscaler: hpa.HorizontalPodAutoscaler | FastPathAutoscaler, settin
 
 
 def _prepared(metric: hpa.MetricSpec, namespace: str, throughputs: Mapping[str, int]) -> PreparedMetric:
-    prepared = _BY_TYPE[metric.type](metric, namespace)
+    prepared = _METRICS.setdefault(_identify(metric, namespace), _BY_TYPE[metric.type](metric, namespace))
     name, target = pending_capacity.name_of(metric), pending_capacity.target_of(metric)
     if target is None or name not in throughputs:
         return prepared
-    return prepared._replace(queue=Queue(name, target.milli))
+    return msgspec.structs.replace(prepared, queue=Queue(name, target.milli))
+
+
+def _identify(metric: hpa.MetricSpec, namespace: str) -> bytes:
+    """Return a key that is equal for metrics that are prepared alike: of quantities the thousandths count."""
+    asked = metric, namespace if metric.type in {"Object", "External"} else ""
+    written = msgspec.json.encode(asked, enc_hook=operator.attrgetter("milli"))
+    return hashlib.blake2b(written, digest_size=15).digest()
 
 
 def _rules(rules: hpa.HPAScalingRules, settings: Settings) -> Rules:
@@ -240,7 +254,8 @@ def _rules(rules: hpa.HPAScalingRules, settings: Settings) -> Rules:
         Policy(policy.type == "Percent", policy.value, policy.period_seconds * SECOND)
         for policy in rules.policies or ()
     )
-    return Rules(window * SECOND, rules.select_policy or "Max", tuple(policies))
+    prepared = window * SECOND, rules.select_policy or "Max", tuple(policies)
+    return _RULES.setdefault(prepared, Rules(*prepared))
 
 
 def _resource(metric: hpa.MetricSpec, _: str) -> PreparedMetric:
