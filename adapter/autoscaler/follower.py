@@ -5,11 +5,12 @@ So a `TargetFollower` has users, and ends with the last of them.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
-from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
@@ -44,31 +45,34 @@ class TargetFollowers:
         return follower
 
 
+@dataclass(slots=True, eq=False)
 class TargetFollower:
-    """A target and its pods. `find` returns the target from its cache."""
+    """A target and its pods. `target` finds it in its cache."""
 
-    def __init__(self, parent: TargetFollowers, key: Key, reference: CrossVersionObjectReference) -> None:
-        self._parent = parent
-        self._key = key
-        self._reference = reference
-        self._users: dict[Callable[[], None], Started | None] = {}
-        self._text = ""
-        self.selector: LabelSelector | None = None
-        """The selector of `pods`."""
-        self.pods: PodSubscription | None = None
-        """The pods that were selected last; None before, and if the selector is invalid."""
-        self._target = parent.targets.follow(key.namespace, reference, self._target_changed)
-        self.find: Callable[[], ScaleTarget | Unfound] = self._target.find
+    _parent: TargetFollowers
+    _key: Key
+    _reference: CrossVersionObjectReference
+    _users: tuple[tuple[Callable[[], None], Started | None], ...] = ()
+    _text: str = ""
+    selector: LabelSelector | None = None
+    """The selector of `pods`."""
+    pods: PodSubscription | None = None
+    """The pods that were selected last; None before, and if the selector is invalid."""
+    target: TargetSubscription = field(init=False)
+
+    def __post_init__(self) -> None:
+        follow = self._parent.targets.follow
+        self.target = follow(self._key.namespace, self._reference, self._target_changed)
 
     def join(self, changed: Callable[[], None], started: Started | None) -> None:
-        self._users[changed] = started
+        self._users = (*self._users, (changed, started))
 
     def leave(self, changed: Callable[[], None]) -> None:
         """End what `join` began with `changed`."""
-        del self._users[changed]
+        self._users = tuple(user for user in self._users if user[0] != changed)
         if not self._users:
             del self._parent.open[self._key, self._reference]
-            self._target.close()
+            self.target.close()
             self._close_pods()
 
     def select(self, text: str) -> PodSubscription | None:
@@ -91,16 +95,16 @@ class TargetFollower:
         self._text, self.selector, self.pods = "", None, None
 
     def _target_changed(self) -> None:
-        target = self.find()
+        target = self.target.find()
         if isinstance(target, Unfound) and target.known:
             self._close_pods()  # a target that does not exist has no pods, and shares none with another
         self._changed()
 
     def _changed(self) -> None:
-        for changed in tuple(self._users):
+        for changed, _ in self._users:
             changed()
 
     def _note_start(self, start: PodStart | Outcome) -> None:
-        for started in self._users.values():
+        for _, started in self._users:
             if started is not None:
                 started(start)

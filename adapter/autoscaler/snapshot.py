@@ -167,7 +167,6 @@ class Subscriptions:
 
     __slots__ = (
         "_behind_since",
-        "_changed",
         "_context",
         "_follower",
         "_idleness",
@@ -184,7 +183,6 @@ class Subscriptions:
         """The count of a write without a response, which may have been applied; None for none."""
         self._context = context
         self._key = key
-        self._changed = functools.partial(context.changes.note, (key,))
         self._started = started
         self._wanted: _Wanted | None = None
         self._follower: TargetFollower | None = None
@@ -219,8 +217,8 @@ class Subscriptions:
         if self._follower is None:
             assert self._wanted is not None, "adopted before it is decided"
             join = self._context.followers.join
-            self._follower = join(self._key, self._wanted.reference, self._changed, self._started)
-        target = self._follower.find()
+            self._follower = join(self._key, self._wanted.reference, self._note_change, self._started)
+        target = self._follower.target.find()
         if isinstance(target, Unfound):
             return target
         if self._newer is not None:
@@ -325,8 +323,11 @@ class Subscriptions:
         """Close the metric sources, and leave the target."""
         self._close_sources()
         if self._follower is not None:
-            self._follower.leave(self._changed)
+            self._follower.leave(self._note_change)
             self._follower = None
+
+    def _note_change(self) -> None:
+        self._context.changes.note((self._key,))
 
     def _open_sources(self, follower: TargetFollower) -> None:
         assert follower.selector is not None, "there are pods"

@@ -222,7 +222,7 @@ class _Subscription:
         """Have the pods of the target as it is now scraped; a target that does not exist has none."""
         if self._follower is None:
             return
-        target = self._follower.find()
+        target = self._follower.target.find()
         # A decision may have selected by a newer scale than the cache has: only a change in the cache counts.
         if isinstance(target, ScaleTarget) and (
             target.selector != self._selector or self._follower.pods is None

@@ -145,7 +145,7 @@ class Follower:
 
     autoscaler: str
     changed: Callable[[], None]
-    started: Callable[[PodStart | Outcome], None] | None = None
+    started: Callable[[PodStart | Outcome], None] | None
 
 
 class Selection:

@@ -37,12 +37,11 @@ RUNNING = "Running"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodSubscription:
+class PodSubscription(Follower):
     """The pods that one autoscaler selects; `close` ends the subscription."""
 
     _cache: "PodCache"
     _selection: Selection
-    _follower: Follower
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
@@ -86,7 +85,7 @@ class PodSubscription:
 
     def close(self) -> None:
         """End the subscription; closing twice is harmless."""
-        self._cache.drop(self._selection, self._follower)
+        self._cache.drop(self._selection, self)
 
 
 class PodCache(ReflectedCache):
@@ -185,10 +184,10 @@ class PodCache(ReflectedCache):
         if selection is None:
             selection = Selection(space, selector, self.clock.monotonic())
             space.add(selection)
-        follower = Follower(autoscaler, changed, started)
+        follower = PodSubscription(autoscaler, changed, started, self, selection)
         selection.followers.append(follower)
         space.generation += 1
-        return PodSubscription(self, selection, follower)
+        return follower
 
     def drop(self, selection: Selection, follower: Follower) -> None:
         """End a subscription, as its `close` does."""
