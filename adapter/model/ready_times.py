@@ -22,7 +22,8 @@ value have at least p percent of the weight. So it is always a value that was me
 """
 
 import enum
-from array import array
+import itertools
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
@@ -61,7 +62,8 @@ _TOP_WEIGHT = 2 ** (MOST_PODS // HALVING - 1)
 _MILLI = 1_000  # milliseconds in a second
 _MILLISECOND = SECOND // _MILLI
 _UNSCHEDULABLE, _PULL_FAILED = 1, 2
-_FIELDS = 5  # scheduled, initialized, started, ready (milliseconds since creation), and the flags
+_START = struct.Struct("5i")
+"""Scheduled, initialized, started, ready (milliseconds since creation), and the flags."""
 
 
 class Outcome(enum.IntEnum):
@@ -140,6 +142,9 @@ class LeftOut(NamedTuple):
     incoherent: _Count
 
 
+NONE_LEFT_OUT = LeftOut(0, 0, 0)
+
+
 def measure(times: PodTimes) -> PodStart | Outcome:
     """Return the start of a pod that is Ready for the first time, or why it is only counted."""
     if times.restarts:
@@ -176,15 +181,15 @@ class ReadyLedger:
     learned of the usage that its pods expose, by resource and container.
     """
 
-    __slots__ = ("_cells", "_left_out", "_times", "changes", "target", "usages")
+    __slots__ = ("_left_out", "_starts", "_times", "changes", "target", "usages")
 
     def __init__(
-        self, target: str = "", starts: Iterable[PodStart] = (), left_out: Sequence[int] = (0, 0, 0)
+        self, target: str = "", starts: Iterable[PodStart] = (), left_out: LeftOut = NONE_LEFT_OUT
     ) -> None:
         self.target = target
         self.usages: dict[str, LearnedUsage] = {}
-        self._cells = array("i")
-        self._left_out = list(left_out)
+        self._starts = b""
+        self._left_out = left_out
         self._times: ReadyTimes | None = None
         for start in starts:
             self._add(start)
@@ -194,32 +199,33 @@ class ReadyLedger:
     def note(self, start: PodStart | Outcome) -> None:
         """Add a pod; the oldest start makes room for a new one."""
         if isinstance(start, Outcome):
-            self._left_out[start] += 1
+            counts = (count + (place == start) for place, count in enumerate(self._left_out))
+            self._left_out = LeftOut(*counts)
         else:
             self._add(start)
         self.changes += 1
 
     def _add(self, start: PodStart) -> None:
-        self._cells.extend((start.scheduled, start.initialized, start.started, start.ready, _flags_of(start)))
-        del self._cells[: -MOST_PODS * _FIELDS]
+        packed = _START.pack(*start[:4], _flags_of(start))
+        self._starts = (self._starts + packed)[-MOST_PODS * _START.size :]
         self._times = None
 
     def starts(self) -> tuple[PodStart, ...]:
         """Return the starts, the newest last."""
-        return tuple(_start_of(*self._cells[at : at + _FIELDS]) for at in range(0, len(self._cells), _FIELDS))
+        return tuple(itertools.starmap(_start_of, _START.iter_unpack(self._starts)))
 
     def times(self) -> ReadyTimes | None:
         """Return how long the pods took; None before the first start."""
-        if self._times is None and self._cells:
+        if self._times is None and self._starts:
             self._times = summarize(self.starts())
         return self._times
 
     def left_out(self) -> LeftOut:
-        return LeftOut(*self._left_out)
+        return self._left_out
 
     @property
     def is_empty(self) -> bool:
-        return not self._cells and not any(self._left_out) and not self.usages
+        return not self._starts and not any(self._left_out) and not self.usages
 
     def inherit(self, older: "ReadyLedger") -> None:
         """Put the pods of an older ledger of the same target before these, and take what it has learned."""
@@ -228,7 +234,7 @@ class ReadyLedger:
         own = self.starts()
         for start in (*older.starts(), *own):
             self._add(start)
-        self._left_out = [sum(counts) for counts in zip(self._left_out, older.left_out(), strict=True)]
+        self._left_out = LeftOut(*map(sum, zip(self._left_out, older.left_out(), strict=True)))
 
 
 def _flags_of(start: PodStart) -> int:
@@ -287,7 +293,7 @@ class _StoredLedger(Struct, frozen=True):
 
     target: str = ""
     pods: tuple[_StoredStart, ...] = ()
-    left_out: LeftOut = LeftOut(0, 0, 0)
+    left_out: LeftOut = NONE_LEFT_OUT
     usages: Annotated[Mapping[str, LearnedUsage], msgspec.Meta(max_length=MOST_LEARNED)] = {}
 
 

@@ -182,7 +182,7 @@ def test_only_the_newest_pods_are_kept() -> None:
     ledger = _ledger(*range(10_000))
 
     assert [each.ready for each in ledger.starts()] == [each * 1_000 for each in range(9_950, 10_000)]
-    assert sys.getsizeof(ledger._cells) < 2_000
+    assert sys.getsizeof(ledger._starts) < 2_000
 
 
 def test_the_memory_of_a_full_ledger() -> None:
