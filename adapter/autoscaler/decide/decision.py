@@ -230,12 +230,13 @@ class Sync(msgspec.Struct):
             current_metrics=self.statuses,
             conditions=self.conditions.listed(),
         )
+        is_same = conditions.same_status(before, status)
         return Decision(
             replicas=after if self.veto is None else current,
             rescale=is_written,
             reason="" if after == current else self.reason,
-            status=status,
-            status_changed=not conditions.same_status(before, status),
+            status=before if is_same else status,  # the memory has the one before
+            status_changed=not is_same,
             events=tuple(self.events),
             error=self.error,
             history=self.history,
