@@ -14,8 +14,9 @@ of one, a digest instead of a text of all labels, and the pod's name where a lab
 
 import bisect
 import hashlib
+import itertools
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -290,17 +291,18 @@ class LabelIndex:
         # etcd sorts by key, where the namespace ends with a slash, which sorts after "-": "a-b" comes before
         # "a"
         chosen = sorted(self._namespaces, key="{}/".format) if namespace is None else [namespace]
-        names: list[str] = []
-        done = 0
+        parts: list[Sequence[str]] = []
+        since = 0
         for within in chosen:
             space = self._namespaces.get(within)
             if space is None:
                 continue
-            names += yield from _select_in(space, selector)
-            if len(names) - done >= STEP:
-                done = len(names)
+            parts.append((yield from _select_in(space, selector)))
+            since += len(parts[-1])
+            if since >= STEP:
+                since = 0
                 yield
-        answer = tuple(names)
+        answer = tuple(parts[0] if len(parts) == 1 else itertools.chain.from_iterable(parts))
         weight = ANSWER_BYTES + selector.weight + NAME_BYTES * len(answer)
         if (
             version == self._current_version(namespace)
@@ -311,7 +313,7 @@ class LabelIndex:
         return answer
 
 
-def _select_in(namespace: _NamespaceIndex, selector: LabelSelector) -> Generator[None, None, list[str]]:
+def _select_in(namespace: _NamespaceIndex, selector: LabelSelector) -> Generator[None, None, Sequence[str]]:
     if not selector.requirements:
         return namespace.names.copy()
     matching: list[_LabelSet] = []
@@ -321,7 +323,7 @@ def _select_in(namespace: _NamespaceIndex, selector: LabelSelector) -> Generator
         if count % STEP == 0:
             yield
     if len(matching) == 1:
-        return list(matching[0].names)
+        return matching[0].names
     total = sum(len(record.names) for record in matching)
     if total <= STEP:
         return sorted([name for record in matching for name in record.names])
