@@ -156,6 +156,7 @@ class Controller:
             clock = self.context.clock
             state = AutoscalerState(autoscaler, self.context, events)
             state.inherit(owned.inherited.pop(autoscaler.metadata.uid, None))
+            key = state.key  # one for all that keep it
             owned.states[key] = state
             self._monitoring.scaler_autoscalers.inc()
             self.loop.begin(key, (1 - self._random()) * state.spec.period)

@@ -101,6 +101,9 @@ class KnownBounds(NamedTuple):
     """The condition of a forecast that the spec asks for."""
 
 
+_UNBOUNDED = KnownBounds()
+
+
 @dataclass(slots=True)
 class Turn:
     """What concerns the turns of an autoscaler; the loop and the reconciler write it."""
@@ -150,7 +153,7 @@ class AutoscalerState:
         clock = context.clock
         self.memory: Memory = memories.recall(autoscaler.status, events, clock.now(), clock.set_by)
         self.target = KnownTarget()
-        self.bounds = KnownBounds()
+        self.bounds = _UNBOUNDED
         self.turn = Turn()
         self.published: Floor | None = None
         """The floor that is published, or queued."""
@@ -232,7 +235,7 @@ class AutoscalerState:
         reference, spec = autoscaler.spec.scale_target_ref, complete.spec
         self.subscriptions.adopt(reference, spec.metrics or (), period, spec.removal_order)
         prepared = prepared_spec.prepare(complete, self._context.settings)
-        return KnownSpec(autoscaler, prepared, violations, period, boost)
+        return KnownSpec(autoscaler, prepared, violations or (), period, boost)
 
     # -- the target ------------------------------------------------------------------------------------------
 

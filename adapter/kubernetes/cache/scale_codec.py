@@ -10,6 +10,7 @@ return, so a write against its resourceVersion needs no GET.
 import itertools
 import operator
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -307,7 +308,7 @@ def _build(
         ]
         since, manager = max(writers, default=("", ""))
         return ObservedScale(
-            namespace(document) or "",
+            sys.intern(namespace(document) or ""),
             name(document) or "",
             _count(replicas(document)),
             _count(status_replicas(document)) or 0,

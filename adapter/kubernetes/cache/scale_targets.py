@@ -11,6 +11,7 @@ that is not yet known is never reported as absent.
 import asyncio
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -117,7 +118,7 @@ class TargetSubscription:
         self.reference = reference
         self.changed = changed
         self.place = namespace, reference.name
-        self.meant = reference.api_version.rpartition("/")[0], reference.kind
+        self.meant = sys.intern(reference.api_version.rpartition("/")[0]), reference.kind
         self.kind: TargetKind | None = None
         self.path = ""
         self._invalid: Unfound | None = None
