@@ -211,7 +211,7 @@ def _ladder(facts: Facts, metrics: Sequence[views.MetricView], demands: Sequence
     rest = iter(demands)
     for metric in metrics:
         if metric.ratio is None:
-            yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
+            yield Step("unavailable", (metric.name, metric.fault or "no value")).text()
         else:
             ratio = number(round(metric.ratio, 4))
             value = f"{in_unit_of_target(metric)}, target {metric.target}"

@@ -101,12 +101,11 @@ def normalize_legacy(
         replicas = cap
     else:
         replicas, reason = stable, "DesiredWithinRange"
-    facts = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
-    steps: tuple[Step, ...] = (Step("stabilized", facts),)
+    steps: tuple[Step, ...] = (Step("stabilized", (wanted, stable, stable, window / SECOND)),)
     limit = None
     if replicas != stable:
         by, limit = _LEGACY_LIMITS[reason]
-        steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
+        steps += (Step("limited", (stable, replicas, by)),)
     return Normalized(
         replicas,
         "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
@@ -133,15 +132,8 @@ def normalize(
         stabilized = "ReadyForNewScale"
     else:
         stabilized = "ScaleUpStabilized" if wanted >= current else "ScaleDownStabilized"
-    facts = {
-        "desired": wanted,
-        "replicas": stable,
-        "lowest": lowest,
-        "highest": highest,
-        "upSeconds": up.window / SECOND,
-        "downSeconds": down.window / SECOND,
-    }
-    steps: tuple[Step, ...] = (Step("stabilized", facts),)
+    values = wanted, stable, highest, down.window / SECOND, lowest, up.window / SECOND
+    steps: tuple[Step, ...] = (Step("stabilized", values),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""
     limited_by = None
@@ -162,7 +154,7 @@ def normalize(
             if limits.lowest >= limit:
                 reason, by, limited_by = "TooFewReplicas", "the minimum", LOWEST
     if by:
-        steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
+        steps += (Step("limited", (stable, replicas, str(by))),)
     restraint = None if replicas == wanted == stable else _restraint(wanted, stable, replicas, limited_by)
     return Normalized(replicas, stabilized, reason, replicas != stable, restraint, steps)
 

@@ -123,9 +123,7 @@ class UtilizationAverage(msgspec.Struct, frozen=True):
         return numbers.quot(numbers.w64(self.requested[pod] * max(100, self.target)), 100)
 
     def step(self, measured: Measurement) -> Step:
-        return Step(
-            "utilization", {"measured": measured.utilization, "target": self.target, "ratio": measured.ratio}
-        )
+        return Step("utilization", (measured.utilization, self.target, measured.ratio))
 
 
 class ValueAverage(msgspec.Struct, frozen=True, gc=False):
@@ -147,13 +145,7 @@ class ValueAverage(msgspec.Struct, frozen=True, gc=False):
         return self.target
 
     def step(self, measured: Measurement) -> Step:
-        facts = {
-            "measured": measured.average,
-            "target": self.target,
-            "ratio": measured.ratio,
-            "bytes": self.memory,
-        }
-        return Step("average", facts)
+        return Step("average", (measured.average, self.target, measured.ratio, self.memory))
 
 
 PodsAverage = UtilizationAverage | ValueAverage
@@ -222,16 +214,11 @@ def _replicas_for_pods(
     if isinstance(measured, Unavailable):
         return measured
     ratio, overflowed = measured.ratio, measured.overflowed
-    facts = {
-        "metric": metric,
-        "ready": groups.ready,
-        "unready": len(groups.unready),
-        "missing": len(groups.missing) - len(left_out),
-        "ignored": len(groups.ignored),
-    }
-    steps: tuple[Step, ...] = (Step("pods", facts), average.step(measured))
+    missing = len(groups.missing) - len(left_out)
+    pods = Step("pods", (metric, groups.ready, len(groups.unready), missing, len(groups.ignored)))
+    steps: tuple[Step, ...] = (pods, average.step(measured))
     if left_out:
-        steps = (steps[0], Step("leftOut", {"pods": len(left_out)}), steps[1])
+        steps = (pods, Step("leftOut", (len(left_out),)), steps[1])
     # Unready pods count in a scale-up only: as idle, because they may take load once they are Ready.
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:
@@ -253,12 +240,10 @@ def _replicas_for_pods(
         if isinstance(again, Unavailable):
             return again
         overflowed = overflowed or again.overflowed
-        counts = {
-            "missing": len(groups.missing) if ratio < 1.0 or ratio > 1.0 else 0,
-            "missingAs": average.missing_as if ratio < 1.0 else "as 0",
-            "unready": len(groups.unready) if up_unready else 0,
-        }
-        steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
+        missing = len(groups.missing) if ratio < 1.0 or ratio > 1.0 else 0
+        missing_as = average.missing_as if ratio < 1.0 else "as 0"
+        unready = len(groups.unready) if up_unready else 0
+        steps += (Step("repair", (missing, missing_as, unready, again.ratio, len(repaired))),)
         tolerated = situation.band.holds(again.ratio)
         if tolerated:
             replicas, last = _stay(again.ratio, situation)
@@ -283,9 +268,7 @@ def _replicas_for_pods(
 def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tuple[int, Step]:
     """Compute replicas after the repair, which may not reverse the direction of the first average."""
     if (first < 1.0 < ratio) or (first > 1.0 > ratio):
-        return situation.replicas, Step(
-            "turned", {"first": first, "ratio": ratio, "replicas": situation.replicas}
-        )
+        return situation.replicas, Step("turned", (first, ratio, situation.replicas))
     replicas, step = _multiply(ratio, pods)
     if (ratio < 1.0 and replicas > situation.replicas) or (ratio > 1.0 and replicas < situation.replicas):
         return _stay_for_direction(pods, replicas, situation)
@@ -298,13 +281,11 @@ def _stay(ratio: float, situation: Situation) -> tuple[int, Step]:
 
 def _tolerated(ratio: float, band: Band, replicas: int, *, exist: bool) -> Step:
     """Return the step for a ratio within tolerance; `exist` if the replicas are those of the status."""
-    facts = {"ratio": ratio, "low": band.low, "high": band.high, "replicas": replicas, "exist": exist}
-    return Step("tolerated", facts)
+    return Step("tolerated", (ratio, band.low, band.high, replicas, exist))
 
 
 def _stay_for_direction(pods: int, proposed: int, situation: Situation) -> tuple[int, Step]:
-    facts = {"pods": pods, "proposed": proposed, "replicas": situation.replicas}
-    return situation.replicas, Step("crowded", facts)
+    return situation.replicas, Step("crowded", (pods, proposed, situation.replicas))
 
 
 def _count_former_pods(
@@ -318,7 +299,7 @@ def _count_former_pods(
     """
     if replicas >= situation.replicas or most_then <= counted:
         return None
-    lagging = Step("lagging", {"readyThen": most_then, "ready": counted})
+    lagging = Step("lagging", (most_then, counted))
     replicas, last = _multiply(ratio, most_then)
     if replicas > situation.replicas:
         replicas, last = _stay_for_direction(most_then, replicas, situation)
@@ -332,9 +313,7 @@ def _multiply(ratio: float, base: int) -> tuple[int, Step]:
     """
     product = ratio * base
     replicas = numbers.ceil32(product)
-    return replicas, Step(
-        "proposal", {"base": base, "ratio": ratio, "product": product, "replicas": replicas}
-    )
+    return replicas, Step("proposal", (base, ratio, product, replicas))
 
 
 # -- a value for the whole target ----------------------------------------------------------------------------
@@ -365,9 +344,9 @@ def ratio_replicas(
         base = ready if ready_then is None or ratio <= 1.0 else min(ready_then, ready)
         product = ratio * base
         replicas = INT32_MAX if product > INT32_MAX else numbers.ceil32(product)
-        last = Step("proposal", {"base": base, "ratio": ratio, "product": product, "replicas": replicas})
+        last = Step("proposal", (base, ratio, product, replicas))
         if base < ready:
-            steps += (Step("lagging", {"readyThen": base, "ready": ready}),)
+            steps += (Step("lagging", (base, ready)),)
             if replicas < situation.replicas:
                 replicas, last = _stay_for_direction(base, replicas, situation)
         if lessened := _count_former_pods(ratio, ready, reading.most_then, replicas, situation):
@@ -416,10 +395,9 @@ def per_pod_replicas(
         return Proposal(exist, steps, average=average, tolerated=True)
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
-    facts = {"measured": usage, "target": target, "product": quotient, "replicas": replicas}
-    return Proposal(replicas, (*steps, Step("quotient", facts)), average=average)
+    step = Step("quotient", (usage, target, quotient, replicas))
+    return Proposal(replicas, (*steps, step), average=average)
 
 
 def _value_step(metric: str, measured: int, target: int, replicas: int | None, ratio: float) -> Step:
-    facts = {"metric": metric, "measured": measured, "target": target, "replicas": replicas, "ratio": ratio}
-    return Step("value", facts)
+    return Step("value", (metric, measured, target, replicas, ratio))

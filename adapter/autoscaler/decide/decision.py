@@ -5,7 +5,7 @@ history and the time are arguments, and the result says what to write. It is the
 these values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import msgspec
@@ -180,9 +180,9 @@ class Sync(msgspec.Struct):
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
 
-    def stop(self, name: str, facts: Mapping[str, object], restraint: Restraint | None = None) -> None:
+    def stop(self, name: str, values: tuple[object, ...], restraint: Restraint | None = None) -> None:
         """Add a step that keeps the count from being decided or written."""
-        self.obstacle = Step(name, facts)
+        self.obstacle = Step(name, values)
         self.steps.append(self.obstacle)
         self.restraint = restraint or self.restraint
 
@@ -203,9 +203,9 @@ class Sync(msgspec.Struct):
                 replicas = self.undrained
             if replicas == current:
                 reason = ""
-            self.steps.append(Step("result", {"current": current, "replicas": replicas, "reason": reason}))
+            self.steps.append(Step("result", (current, replicas, reason)))
         if self.waiting:
-            self.steps.append(Step("draining", {"replicas": self.replicas, "pods": self.waiting}))
+            self.steps.append(Step("draining", (self.replicas, self.waiting)))
         if veto is not None:
             self._withhold(veto)
         elif self.rescales:
@@ -258,15 +258,14 @@ class Sync(msgspec.Struct):
             self.warn(veto.reason, veto.text)
         self.conditions.set(veto.kind, holds=False, reason=veto.reason, message=veto.text)
         self.conditions.settle()
-        facts = {"replicas": self.replicas, "current": self.observation.replicas, "message": veto.text}
-        self.stop("withheld", facts, Restraint.WITHHELD)
+        self.stop("withheld", (self.replicas, self.observation.replicas, veto.text), Restraint.WITHHELD)
 
     def _fail(self) -> None:
         problem = self.observation.write_error
         self.warn("FailedRescale", f"New size: {self.desired}; reason: {self.reason}; error: {problem}")
         text = f"the HPA controller was unable to update the target scale: {problem}"
         self.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
-        self.stop("failed", {"done": "written", "message": problem}, Restraint.FAILED)
+        self.stop("failed", ("written", problem), Restraint.FAILED)
         self.error = f"failed to rescale {self.spec.target}: {problem}"
 
     def _write(self) -> None:
@@ -305,17 +304,11 @@ def follow(sync: Sync) -> None:
     sync.is_decided = True
     if not sync.conditions.holds(ABLE_TO_SCALE):  # it begins now, even if it ends with this sync
         sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=sync.able)
-    facts = {
-        "target": spec.target,
-        "replicas": current,
-        "statusReplicas": sync.observation.status_replicas,
-        "min": lowest,
-        "max": highest,
-    }
-    sync.steps.append(Step("start", facts))
+    seen = spec.target, current, sync.observation.status_replicas, lowest, highest
+    sync.steps.append(Step("start", seen))
     if history.recommendations.empty:
         sync.record(current)
-        sync.steps.append(Step("first", {"replicas": current}))
+        sync.steps.append(Step("first", (current,)))
     if current == 0:
         gate = spec.settings.scale_to_zero
         came_to_zero = gate and sync.conditions.holds(SCALED_TO_ZERO)
@@ -326,7 +319,7 @@ def follow(sync: Sync) -> None:
         sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
         if not gate:
             sync.conditions.remove(SCALED_TO_ZERO)
-        sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
+        sync.steps.append(Step("disabled", (", and not by this autoscaler" if gate else "",)))
         sync.restraint = Restraint.DISABLED
         sync.settle(0)
         return
@@ -336,7 +329,7 @@ def follow(sync: Sync) -> None:
     bound, side, what, sync.reason = lowest, "below", "minimum", _BELOW_MIN
     if current > highest:
         bound, side, what, sync.reason = highest, "above", "maximum", _ABOVE_MAX
-    sync.steps.append(Step("bounds", {"current": current, "side": side, "bound": bound, "what": what}))
+    sync.steps.append(Step("bounds", (current, side, bound, what)))
     sync.limit = spec.highest if current > highest else spec.lowest
     sync.settle(bound)
 
@@ -355,7 +348,7 @@ def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
     # Set before limits, as upstream: a raise by past recommendations alone has none.
     if least > max(desired, current):
         desired, sync.reason = least, _FALLBACK
-        sync.steps.append(Step("fallback", {"replicas": least}))
+        sync.steps.append(Step("fallback", (least,)))
     elif desired > current:
         sync.reason = f"{description} above target"
     elif desired < current:
@@ -364,7 +357,7 @@ def _follow_metrics(sync: Sync, *, from_zero: bool) -> None:
     replicas = normalized.replicas
     if from_zero and lowest != 0 and replicas < lowest:
         replicas, sync.reason = lowest, sync.reason or _BELOW_MIN
-        sync.steps.append(Step("raised", {"replicas": replicas}))
+        sync.steps.append(Step("raised", (replicas,)))
     sync.settle(replicas)
     if replicas == current:
         sync.able = normalized.stabilized
@@ -415,7 +408,7 @@ def without_scale(
     sync.warn("FailedGetScale", error)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
     sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
-    sync.stop("failed", {"done": "read", "message": error}, Restraint.FAILED)
+    sync.stop("failed", ("read", error), Restraint.FAILED)
     sync.error = f"failed to query scale subresource for {spec.target}: {error}"
     return sync.close(spec)
 
@@ -479,7 +472,7 @@ def _check_selector(sync: Sync) -> bool:
     sync.error = error
     sync.warn(event, error)
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason=reason, message=message)
-    sync.stop("selector", {"message": error}, Restraint.FAILED)
+    sync.stop("selector", (error,), Restraint.FAILED)
     return False
 
 
@@ -524,7 +517,7 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
             sync.warn(metric.failure, problem)
             name = "overdue" if outcome.reason == _OVERDUE else "unavailable"
             overdue += outcome.reason == _OVERDUE
-            sync.steps.append(Step(name, {"metric": metric.description, "message": outcome.message}))
+            sync.steps.append(Step(name, (metric.description, outcome.message)))
             failures.append((metric, problem))
             statuses.append(status)
             continue
@@ -559,13 +552,7 @@ def _conclude(
     sync: Sync, best: int, failures: Sequence[tuple[PreparedMetric, str]], overdue: int, description: str
 ) -> tuple[int | None, str]:
     count, current = len(sync.spec.metrics), sync.observation.replicas
-    facts = {
-        "failed": len(failures),
-        "overdue": overdue,
-        "metrics": count,
-        "replicas": best,
-        "metric": description,
-    }
+    values = len(failures), overdue, count, best
     if failures:
         metric, problem = failures[0]
         first = f"first error is: {metric.aggregate}{problem}"
@@ -573,10 +560,9 @@ def _conclude(
         if len(failures) >= count or best < current:
             text = f"the HPA was unable to compute the replica count: {problem}"
             sync.conditions.set(SCALING_ACTIVE, holds=False, reason=metric.failure, message=text)
-            del facts["metric"]
-            sync.stop("blocked", facts | {"current": current})
+            sync.stop("blocked", (*values, current))
             return None, ""
     text = f"the HPA was able to successfully calculate a replica count from {description}"
     sync.conditions.set(SCALING_ACTIVE, holds=True, reason="ValidMetricFound", message=text)
-    sync.steps.append(Step("choice", facts))
+    sync.steps.append(Step("choice", (*values, description)))
     return best, description

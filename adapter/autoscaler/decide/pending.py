@@ -211,7 +211,7 @@ def withhold(
         why = f"the pods may be out of date: {observation.unsure_of_pods}"
     if why:
         message = f"pending pods are not counted, because {why}"
-        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": message}))
+        steps = (*steps, Step("pendingUnknown", (name, message)))
     if not (whole := int(credit)):
         return msgspec.structs.replace(proposal, steps=steps), credit
     rest = value - whole
@@ -222,9 +222,8 @@ def withhold(
     reduced = compute(reading, situation)
     assert isinstance(reduced, Proposal)  # a target for each pod needs no pods
     replicas = min(proposal.replicas, max(current, reduced.replicas))
-    facts = {"metric": name, "value": value, "credit": whole, "rest": rest, "pods": state.pods}
-    facts |= {"replicas": replicas, "exact": proposal.replicas}
-    steps = (*steps, Step("pending", facts))
+    values = name, value, whole, rest, state.pods, replicas, proposal.replicas
+    steps = (*steps, Step("pending", values))
     return msgspec.structs.replace(proposal, replicas=replicas, steps=steps), credit
 
 

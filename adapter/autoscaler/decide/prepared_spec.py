@@ -98,7 +98,7 @@ class PreparedMetric(msgspec.Struct, frozen=True, weakref=True):
         if isinstance(outcome, Unavailable):
             return outcome
         if least < 0:
-            negative = Step("negative", {"metric": self.description, "sample": least})
+            negative = Step("negative", (self.description, least))
             outcome = msgspec.structs.replace(outcome, steps=(negative, *outcome.steps))
         if strict and (outcome.overflowed or not 0 <= outcome.replicas < INT32_MAX):
             return Unavailable("Unusable", self.fetching + _OVERFLOW)
@@ -107,7 +107,7 @@ class PreparedMetric(msgspec.Struct, frozen=True, weakref=True):
                 "NoReadyPods", f"{self.fetching}no pod is ready, so the load per pod is unknown"
             )
         if reading.overdue == SETTLING and outcome.replicas < situation.replicas:
-            steps = (*outcome.steps, Step("settling", {"replicas": situation.replicas}))
+            steps = (*outcome.steps, Step("settling", (situation.replicas,)))
             return msgspec.structs.replace(
                 outcome, replicas=situation.replicas, lasting=outcome.remembered, steps=steps
             )
@@ -342,7 +342,7 @@ def _replicas_of_cuts(
         return proposal
     if other.replicas <= proposal.replicas:
         return proposal.beside(other)
-    steps = tuple(Step("otherCut", step.facts) if step.name == "leftOut" else step for step in other.steps)
+    steps = tuple(Step("otherCut", step.values) if step.name == "leftOut" else step for step in other.steps)
     return msgspec.structs.replace(other.beside(proposal), steps=steps)
 
 

@@ -60,10 +60,9 @@ def bounded(
     plain = msgspec.structs.asdict(spec)
     if bounds != NO_BOUNDS:
         least, most = bounds.limits(*spec.limits)
-        facts = {"windows": describe(bounds), "min": least, "max": most}
-        if bounds.forecast:
-            facts["forecast"] = bounds.forecast
-        plain |= {"limits": ReplicaLimits(least, most), "opening": (Step("schedule", facts),)}
+        forecast = (bounds.forecast,) if bounds.forecast else ()
+        opening = Step("schedule", (describe(bounds), least, most, *forecast))
+        plain |= {"limits": ReplicaLimits(least, most), "opening": (opening,)}
         if least > spec.limits.lowest:
             plain["lowest"] = Restraint.FORECAST if bounds.forecast == least else Restraint.SCHEDULED
         if most < spec.limits.highest:

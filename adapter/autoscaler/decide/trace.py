@@ -2,7 +2,7 @@
 
 A step is cheap to create and becomes text only when it is shown, because a scaler makes thousands of
 decisions for each that is read. Every number that influenced the result is in a step. A template names the
-facts, and how they are written: ``{ratio:number}``.
+facts, and how they are written: ``{ratio:number}``. A step has their values alone, in the order of `_STEPS`.
 """
 
 import math
@@ -19,17 +19,22 @@ _REVERSES = "which would reverse the direction: stays {replicas}"
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """One step: its name, a key of `_TEXTS`, and its numbers."""
+    """One step: its name, a key of `_STEPS`, and its numbers."""
 
     name: str
-    facts: Facts
+    values: tuple[Any, ...]
+
+    @property
+    def facts(self) -> Facts:
+        """The numbers by name; the last ones of some steps may be absent."""
+        return dict(zip(_STEPS[self.name][0].split(), self.values, strict=False))
 
     def text(self) -> str:
         """Return the step as a sentence without a full stop."""
-        template = _TEXTS[self.name]
+        template, facts = _STEPS[self.name][1], self.facts
         if not isinstance(template, str):
-            template = template(self.facts)
-        return template.format_map({name: _Fact(value) for name, value in self.facts.items()})
+            template = template(facts)
+        return template.format_map({name: _Fact(value) for name, value in facts.items()})
 
 
 def number(value: float) -> str:
@@ -190,40 +195,59 @@ def _withheld(facts: Facts) -> str:
     return f"{subject} written: {{message}}"
 
 
-_TEXTS: Mapping[str, str | Callable[[Facts], str]] = {
-    "start": "{target}: spec.replicas {replicas}, status.replicas {statusReplicas}, allowed {min} to {max}",
-    "schedule": _schedule,
-    "first": "no earlier recommendation: {replicas} is recorded as the first",
-    "bounds": "{current} is {side} {bound}, the {what}: metrics are not evaluated",
-    "disabled": "the target is scaled to zero{why}: scaling is disabled",
-    "selector": "the pods cannot be found: {message}",
-    "pods": _pods,
-    "leftOut": "{pods:pods} left out: ready after the oldest sample",
-    "otherCut": "{pods:pods} left out: not of one cut with the others",
-    "utilization": "average {measured} % of requests, target {target} %: ratio {ratio:number}",
-    "average": _average,
-    "value": _value,
-    "negative": "{metric:metric}: the sample {sample:milli} is below zero; Kubernetes counts with it",
-    "settling": "pods of the target come or go: stays {replicas} until all are known",
-    "lagging": _lagging,
-    "repair": _repair,
-    "tolerated": _tolerated,
-    "turned": "the ratio goes from {first:number} to {ratio:number}, " + _REVERSES,
-    "crowded": "{pods:pods} would give {proposed}, " + _REVERSES,
-    "proposal": lambda facts: "{base:pods} x {ratio:number} = " + _rounded(facts),
-    "quotient": lambda facts: "{measured:measured} / {target:milli} = " + _rounded(facts),
-    "pending": _pending,
-    "pendingUnknown": "{metric}: {message}",
-    "unavailable": "{metric:metric}: no value: {message}",
-    "overdue": "{metric:metric}: the value is not used: {message}",
-    "choice": _choice,
-    "blocked": _blocked,
-    "stabilized": _stabilized,
-    "limited": "{from} limited to {replicas} by {by}",
-    "raised": "scaling from zero: raised to the minimum of {replicas}",
-    "result": _result,
-    "fallback": "metrics are absent: the fallback proposes {replicas}",
-    "draining": "{pods:pods} are not idle yet: {replicas:replicas} until then",
-    "failed": "the scale could not be {done}: {message}",
-    "withheld": _withheld,
+_STEPS: Mapping[str, tuple[str, str | Callable[[Facts], str]]] = {
+    "start": (
+        "target replicas statusReplicas min max",
+        "{target}: spec.replicas {replicas}, status.replicas {statusReplicas}, allowed {min} to {max}",
+    ),
+    "schedule": ("windows min max forecast", _schedule),
+    "first": ("replicas", "no earlier recommendation: {replicas} is recorded as the first"),
+    "bounds": (
+        "current side bound what",
+        "{current} is {side} {bound}, the {what}: metrics are not evaluated",
+    ),
+    "disabled": ("why", "the target is scaled to zero{why}: scaling is disabled"),
+    "selector": ("message", "the pods cannot be found: {message}"),
+    "pods": ("metric ready unready missing ignored", _pods),
+    "leftOut": ("pods", "{pods:pods} left out: ready after the oldest sample"),
+    "otherCut": ("pods", "{pods:pods} left out: not of one cut with the others"),
+    "utilization": (
+        "measured target ratio",
+        "average {measured} % of requests, target {target} %: ratio {ratio:number}",
+    ),
+    "average": ("measured target ratio bytes", _average),
+    "value": ("metric measured target replicas ratio", _value),
+    "negative": (
+        "metric sample",
+        "{metric:metric}: the sample {sample:milli} is below zero; Kubernetes counts with it",
+    ),
+    "settling": ("replicas", "pods of the target come or go: stays {replicas} until all are known"),
+    "lagging": ("readyThen ready", _lagging),
+    "repair": ("missing missingAs unready ratio pods", _repair),
+    "tolerated": ("ratio low high replicas exist", _tolerated),
+    "turned": ("first ratio replicas", "the ratio goes from {first:number} to {ratio:number}, " + _REVERSES),
+    "crowded": ("pods proposed replicas", "{pods:pods} would give {proposed}, " + _REVERSES),
+    "proposal": (
+        "base ratio product replicas",
+        lambda facts: "{base:pods} x {ratio:number} = " + _rounded(facts),
+    ),
+    "quotient": (
+        "measured target product replicas",
+        lambda facts: "{measured:measured} / {target:milli} = " + _rounded(facts),
+    ),
+    "pending": ("metric value credit rest pods replicas exact", _pending),
+    "pendingUnknown": ("metric message", "{metric}: {message}"),
+    "unavailable": ("metric message", "{metric:metric}: no value: {message}"),
+    "overdue": ("metric message", "{metric:metric}: the value is not used: {message}"),
+    "choice": ("failed overdue metrics replicas metric", _choice),
+    "blocked": ("failed overdue metrics replicas current", _blocked),
+    "stabilized": ("desired replicas highest downSeconds lowest upSeconds", _stabilized),
+    "limited": ("from replicas by", "{from} limited to {replicas} by {by}"),
+    "raised": ("replicas", "scaling from zero: raised to the minimum of {replicas}"),
+    "result": ("current replicas reason", _result),
+    "fallback": ("replicas", "metrics are absent: the fallback proposes {replicas}"),
+    "draining": ("replicas pods", "{pods:pods} are not idle yet: {replicas:replicas} until then"),
+    "failed": ("done message", "the scale could not be {done}: {message}"),
+    "withheld": ("replicas current message", _withheld),
 }
+"""The names of the facts of each step, and its template, or what makes that of the facts."""

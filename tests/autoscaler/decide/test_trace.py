@@ -24,4 +24,4 @@ def test_bytes(milli: int, text: str) -> None:
 
 @pytest.mark.parametrize(("name", "facts", "words"), answers("decide/trace", "steps"))
 def test_what_the_scaler_adds_in_words(name: str, facts: dict[str, Any], words: str) -> None:
-    assert Step(name, facts).text() == words
+    assert Step(name, tuple(facts.values())).text() == words
