@@ -139,10 +139,14 @@ def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     except errors.InputError as error:
         head = msgspec.json.decode(raw, type=WithMetadata[PartialMetadata]).metadata
         return ReadAutoscaler(head.namespace, head.name, head.resource_version, None, error.faults)
-    parts, meta = _PARTS.decode(raw), replace(autoscaler.metadata, labels=None, annotations=None)
+    parts, meta, target = _PARTS.decode(raw), autoscaler.metadata, autoscaler.spec.scale_target_ref
+    # texts that many have are shared
+    meta = replace(meta, namespace=sys.intern(meta.namespace), labels=None, annotations=None)
+    target = replace(target, kind=sys.intern(target.kind), api_version=sys.intern(target.api_version))
     size = len(parts.spec) + min(len(parts.status), LONGEST_STATUS)
     status = autoscaler.status if len(parts.status) <= LONGEST_STATUS else None
-    kept = replace(autoscaler, metadata=meta, status=status)
+    spec = replace(autoscaler.spec, scale_target_ref=target)
+    kept = FastPathAutoscaler(API_VERSION, KIND, meta, spec, status)
     if len(parts.spec) > LONGEST_SPEC:
         kept, size = fastpath_autoscaler.refused(kept, _TOO_LONG), 0
     return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, kept, size=size)
