@@ -276,12 +276,7 @@ def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tu
 
 
 def _stay(ratio: float, situation: Situation) -> tuple[int, Step]:
-    return situation.replicas, _tolerated(ratio, situation.band, situation.replicas, exist=False)
-
-
-def _tolerated(ratio: float, band: Band, replicas: int, *, exist: bool) -> Step:
-    """Return the step for a ratio within tolerance; `exist` if the replicas are those of the status."""
-    return Step("tolerated", (ratio, band.low, band.high, replicas, exist))
+    return situation.replicas, Step("tolerated", (ratio, *situation.band, situation.replicas, False))
 
 
 def _stay_for_direction(pods: int, proposed: int, situation: Situation) -> tuple[int, Step]:
@@ -331,7 +326,7 @@ def ratio_replicas(
     """
     value = reading.value if isinstance(reading, ObjectReading) else _capped_sum(reading.values)
     ratio = numbers.ratio(value, target)
-    steps: tuple[Step, ...] = (_value_step(metric, value, target, None, ratio),)
+    steps: tuple[Step, ...] = (Step("value", (metric, value, target, None, ratio)),)
     lasting, tolerated = None, situation.replicas != 0 and situation.band.holds(ratio)
     if situation.replicas == 0:
         replicas, last = _multiply(ratio, 1)
@@ -388,16 +383,12 @@ def per_pod_replicas(
                 break
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
-    steps: tuple[Step, ...] = (_value_step(metric, usage, target, exist, ratio),)
+    steps: tuple[Step, ...] = (Step("value", (metric, usage, target, exist, ratio)),)
     average = INT64_MAX if cut and float(usage) >= 2.0**63 else numbers.ceil64(numbers.ratio(usage, exist))
     if situation.band.holds(ratio):
-        steps = (*steps, _tolerated(ratio, situation.band, exist, exist=True))
+        steps = (*steps, Step("tolerated", (ratio, *situation.band, exist, True)))
         return Proposal(exist, steps, average=average, tolerated=True)
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
     step = Step("quotient", (usage, target, quotient, replicas))
     return Proposal(replicas, (*steps, step), average=average)
-
-
-def _value_step(metric: str, measured: int, target: int, replicas: int | None, ratio: float) -> Step:
-    return Step("value", (metric, measured, target, replicas, ratio))

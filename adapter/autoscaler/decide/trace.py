@@ -66,17 +66,13 @@ def binary(thousandths: int) -> str:
     return f"{number(round(size, 1))}Ti"
 
 
-def _pods_count(pods: int) -> str:
-    return f"{pods} pod" if pods == 1 else f"{pods} pods"
-
-
 _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "": str,
     "number": number,
     "milli": milli,
     "measured": measured,
     "binary": binary,
-    "pods": _pods_count,
+    "pods": lambda pods: f"{pods} pod" if pods == 1 else f"{pods} pods",
     "replicas": lambda replicas: f"{replicas} replica" if replicas == 1 else f"{replicas} replicas",
     "metric": lambda metric: metric.removesuffix("(nil)"),  # Kubernetes' text for a missing selector
 }
