@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from adapter import errors
@@ -99,6 +99,7 @@ class Unfound(NamedTuple):
 _NOT_YET = "the scale is not yet known"
 
 
+@dataclass(slots=True, eq=False)
 class TargetSubscription:
     """The target of one autoscaler; `changed` is called as `ScaleTargets.follow` says, `close` ends it.
 
@@ -106,22 +107,20 @@ class TargetSubscription:
     while the kind is known.
     """
 
-    def __init__(
-        self,
-        targets: "ScaleTargets",
-        namespace: str,
-        reference: CrossVersionObjectReference,
-        changed: Callable[[], None],
-    ) -> None:
-        self._targets = targets
-        self.namespace = namespace
-        self.reference = reference
-        self.changed = changed
-        self.place = namespace, reference.name
+    _targets: "ScaleTargets"
+    namespace: str
+    reference: CrossVersionObjectReference
+    changed: Callable[[], None]
+    place: tuple[str, str] = field(init=False)
+    meant: tuple[str, str] = field(init=False)
+    kind: "TargetKind | None" = field(default=None, init=False)
+    path: str = field(default="", init=False)
+    _invalid: Unfound | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        reference = self.reference
+        self.place = self.namespace, reference.name
         self.meant = sys.intern(reference.api_version.rpartition("/")[0]), reference.kind
-        self.kind: TargetKind | None = None
-        self.path = ""
-        self._invalid: Unfound | None = None
         if reference.api_version.count("/") > 1:
             self._invalid = Unfound(f"unexpected GroupVersion string: {reference.api_version}")
         elif reference.name in {"", ".", ".."} or not _PATH_CHARACTERS.isdisjoint(reference.name):
