@@ -241,8 +241,8 @@ def _prepared(metric: hpa.MetricSpec, namespace: str, throughputs: Mapping[str, 
 
 def _identify(metric: hpa.MetricSpec, namespace: str) -> bytes:
     """Return a key that is equal for metrics that are prepared alike: of quantities the thousandths count."""
-    asked = metric, namespace if metric.type in {"Object", "External"} else ""
-    written = msgspec.json.encode(asked, enc_hook=operator.attrgetter("milli"))
+    identity = metric, namespace if metric.type in {"Object", "External"} else ""
+    written = msgspec.json.encode(identity, enc_hook=operator.attrgetter("milli"))
     return hashlib.blake2b(written, digest_size=15).digest()
 
 

@@ -117,11 +117,13 @@ def check(read: ScheduleDocument, namespace: str, faults: list[Fault]) -> FastPa
         faults.append(Fault("spec.timeZone", spec.time_zone or "absent", expected))
     days = [_date(text, f"spec.except[{index}]", faults) for index, text in enumerate(spec.except_ or ())]
     faults += _too_many("spec.except", spec.except_, MOST_EXCEPTIONS)
-    found = _windows(spec.windows or (), faults)
+    windows = _windows(spec.windows or (), faults)
     if faults or zone is None:
         raise InputError([replace(fault, value=_printable(fault.value)) for fault in faults])
     by_start = spec.ready == BY_START
-    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, found, frozenset(filter(None, days)), by_start)
+    schedule = Schedule(
+        f"{meta.namespace}/{meta.name}", zone, windows, frozenset(filter(None, days)), by_start
+    )
     return FastPathSchedule(meta, targets, spec.ready, schedule, read)
 
 
@@ -169,7 +171,7 @@ def _windows(listed: Sequence[WindowSpec], faults: list[Fault]) -> tuple[Window,
         faults.append(Fault("spec.windows", str(characters), expected))
         return ()
     names: set[str] = set()
-    found = []
+    windows = []
     for index, window in enumerate(listed):
         path = f"spec.windows[{index}]"
         if not window.name:
@@ -178,8 +180,8 @@ def _windows(listed: Sequence[WindowSpec], faults: list[Fault]) -> tuple[Window,
             expected = "expected another name: a window has it already"
             faults.append(Fault(f"{path}.name", window.name, expected))
         names.add(window.name)
-        found.append(_window(window, path, faults))
-    return tuple(filter(None, found))
+        windows.append(_window(window, path, faults))
+    return tuple(filter(None, windows))
 
 
 def _window(spec: WindowSpec, path: str, faults: list[Fault]) -> Window | None:
