@@ -160,6 +160,7 @@ class Controller:
             owned.states[key] = state
             self._monitoring.scaler_autoscalers.inc()
             self.loop.begin(key, (1 - self._random()) * state.spec.period)
+            # Before the first decision: without the floor our own raise would look like that of another.
             if published is not None:
                 state.published = published
                 state.set_boosting(boosting.adopt(published, clock.now(), clock.set_by))

@@ -285,6 +285,7 @@ class Subscriptions:
                 return Unfound(str(error), known=False)
         if selected_by is None:
             return Unfound("the autoscalers of the same pods are not known yet", known=False)
+        # Nothing is polled for an autoscaler that decides nothing, or for pods of a former selector.
         if not is_active or self._opened.selector is not self._follower.selector:
             self._close_sources()
         if is_active and following is not None:

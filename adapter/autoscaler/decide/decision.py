@@ -524,6 +524,7 @@ def _compute_metrics(sync: Sync) -> tuple[int | None, str]:
         sync.steps += outcome.steps
         statuses.append(metric.status(outcome))
         lasting = max(lasting, outcome.remembered)
+        # As upstream: the first of equal proposals names the metric, and one of 0 only until another comes.
         if best == 0 or outcome.replicas > best:
             best, description = outcome.replicas, metric.description
     if pending is not None:

@@ -100,6 +100,7 @@ class PreparedMetric(msgspec.Struct, frozen=True, weakref=True):
         if least < 0:
             negative = Step("negative", (self.description, least))
             outcome = msgspec.structs.replace(outcome, steps=(negative, *outcome.steps))
+        # What cannot be right comes first: it is an error, and what is only late may still raise.
         if strict and (outcome.overflowed or not 0 <= outcome.replicas < INT32_MAX):
             return Unavailable("Unusable", self.fetching + _OVERFLOW)
         if strict and _is_without_base(reading, outcome, situation):
