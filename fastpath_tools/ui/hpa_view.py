@@ -4,12 +4,15 @@ Counts and conditions are those of the object, values those of its status. Of a 
 one applied, not since when: the next change is known as far as the history shows it.
 """
 
+import operator
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from adapter.autoscaler.debug import moment
-from adapter.autoscaler.decide.observation import Band, Settings
+from adapter.autoscaler.decide import calculator
+from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.observation import Band, ObjectReading, Settings
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step, number
 from adapter.model.autoscaling import view as views
@@ -17,18 +20,18 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.autoscaling.hpa import (
     Condition,
     HorizontalPodAutoscalerStatus,
-    MetricSpec,
     MetricStatus,
     with_defaults,
 )
-from adapter.model.autoscaling.status import describe_value
+from adapter.model.autoscaling.status import compare, describe_value
+from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
 from fastpath_tools.live import impossible
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
-from fastpath_tools.ui.sentence import UNKNOWN, in_unit_of_target, whole_pods
+from fastpath_tools.ui.sentence import UNKNOWN, in_unit_of_target
 
 _LIMITED = {
     "TooManyReplicas": Restraint.HIGHEST,
@@ -39,6 +42,10 @@ _LIMITED = {
 _HELD = frozenset({"ScaleDownStabilized", "ScaleUpStabilized"})
 
 
+_MOST_PODS = 100_000
+"""How many pods are counted: any client that may write a status chooses the number."""
+
+
 def build(examination: Examination, history: views.HistoryView | None = None) -> views.AutoscalerView:
     """Return the document; `history` is that of Prometheus, None without one."""
     facts = examination.facts
@@ -46,12 +53,10 @@ def build(examination: Examination, history: views.HistoryView | None = None) ->
     status = facts.hpa.status or HorizontalPodAutoscalerStatus()
     metrics = tuple(_metric(examination, place) for place in range(len(facts.metrics)))
     band = impossible.prepare(facts.hpa).band
-    demands = [
-        _decided_on(facts) if band.holds(metric.ratio) else whole_pods(metric.ratio * _base(facts, read.spec))
-        for metric, read in zip(metrics, facts.metrics, strict=True)
-        if metric.ratio is not None
-    ]
-    restraint = _restraint(facts, metrics, band, max(demands, default=0))
+    shown = zip(metrics, facts.metrics, strict=True)
+    proposals = [_propose(facts, read, band) for metric, read in shown if metric.ratio is not None]
+    demands = [proposal.replicas for proposal in proposals]
+    restraint = _restraint(facts, proposals)
     limits = views.LimitsView(min=spec.min_replicas or 0, max=spec.max_replicas)
     view = views.AutoscalerView(
         version=views.VERSION,
@@ -164,21 +169,24 @@ def _decided_on(facts: Facts) -> int:
     return (facts.hpa.status or HorizontalPodAutoscalerStatus()).current_replicas or 0
 
 
-def _base(facts: Facts, spec: MetricSpec) -> int:
-    """Return the pods that a ratio is multiplied with: those of the last decision, of which Ready ones count.
+def _propose(facts: Facts, metric: MetricFacts, band: Band) -> Proposal:
+    """Return what a metric with a value asks for, as the controller computes it for the pods that it saw.
 
-    The controller divides a total by all of them, and then they all count.
+    Of a total the status has the part of each pod, rounded up: it is the smallest total of which that is so.
     """
-    source, target = spec.object or spec.external, facts.target
+    (value, target), pods = compare(metric.spec, _status(facts, metric)) or (0, 1), _decided_on(facts)
+    ready = 0 if isinstance(facts.target, Unread) else len(facts.target.ready)
+    counted = [PodFacts("", ready="True")] * min(min(ready, pods) or pods, _MOST_PODS)
+    situation = Situation(pods, pods, counted, band, Settings(), facts.now)
+    source, calculate = metric.spec.object or metric.spec.external, calculator.ratio_replicas
     if source is not None and source.target.type == "AverageValue":
-        return _decided_on(facts)
-    ready = 0 if isinstance(target, Unread) else len(target.ready)
-    return min(ready, _decided_on(facts)) or _decided_on(facts)
+        value, calculate = max(0, (value - 1) * pods + 1), calculator.per_pod_replicas
+    proposal = calculate(ObjectReading(value), target, metric.label, situation)
+    assert isinstance(proposal, Proposal), "there are pods, or the count is 0"
+    return proposal
 
 
-def _restraint(
-    facts: Facts, metrics: Sequence[views.MetricView], band: Band, demand: int
-) -> Restraint | None:
+def _restraint(facts: Facts, proposals: Sequence[Proposal]) -> Restraint | None:
     """Return what keeps the count by the conditions, None without conditions."""
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
@@ -194,8 +202,9 @@ def _restraint(
         return _LIMITED[limited.reason]
     if able.reason in _HELD:
         return Restraint.HELD
-    ratios = [metric.ratio for metric in metrics if metric.ratio is not None]
-    if ratios and band.holds(max(ratios)):
+    highest = max(proposals, key=operator.attrgetter("replicas"), default=Proposal(0, ()))
+    demand = highest.replicas
+    if highest.tolerated:
         return Restraint.TOLERATED
     # a condition is as old as the last decision, the spec may be newer
     spec, target = facts.hpa.spec, facts.target

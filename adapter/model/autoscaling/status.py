@@ -172,9 +172,8 @@ def describe_value(metric: hpa.MetricSpec, status: hpa.MetricStatus | None) -> D
     status = status or _NO_STATUS
     text = _describe(metric, status).rpartition(": ")[2].removesuffix(" (avg)")
     current, _, target = text.partition("/")
-    source, measured = _sides(metric, status)
-    ratio = None if source is None or measured is None else _ratio(measured, source.target)
-    return DescribedValue(current, target, ratio)
+    pair = compare(metric, status)
+    return DescribedValue(current, target, None if pair is None else pair[0] / pair[1])
 
 
 def _sides(
@@ -189,13 +188,17 @@ def _sides(
     return None, None
 
 
-def _ratio(current: hpa.MetricValueStatus, target: hpa.MetricTarget) -> float | None:
-    """Return how many times its target a value is, None where both do not have the same unit."""
+def compare(metric: hpa.MetricSpec, status: hpa.MetricStatus) -> tuple[int, int] | None:
+    """Return a value and its target in one unit, per cent or thousandths; None where they have none."""
+    source, current = _sides(metric, status)
+    if source is None or current is None:
+        return None
+    target = source.target
     if current.average_utilization is not None and target.average_utilization:
-        return current.average_utilization / target.average_utilization
+        return current.average_utilization, target.average_utilization
     for value, wanted in ((current.average_value, target.average_value), (current.value, target.value)):
         if value is not None and wanted is not None and wanted.milli:
-            return value.milli / wanted.milli
+            return value.milli, wanted.milli
     return None
 
 

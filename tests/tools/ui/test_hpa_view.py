@@ -180,18 +180,21 @@ def test_pods_that_are_not_ready_have_no_values_that_count() -> None:
 
 
 def test_a_total_is_divided_by_all_pods() -> None:
-    average = {"type": "AverageValue", "averageValue": "10"}
+    average = {"type": "AverageValue", "averageValue": "100"}
     queue = {"type": "External", "external": {"metric": {"name": "queue"}, "target": average}}
     status = {
-        "currentReplicas": 6,
-        "desiredReplicas": 6,
+        "currentReplicas": 7,
+        "desiredReplicas": 7,
         "currentMetrics": [
-            {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "15"}}}
+            {
+                "type": "External",
+                "external": {"metric": {"name": "queue"}, "current": {"averageValue": "42858m"}},
+            }
         ],
     }
     limited = ("ScalingLimited", "True", "TooManyReplicas")
-    given = facts_of(ABLE, ACTIVE, limited, spec={"metrics": [queue]}, status=status, **pods(6, 4))
-    assert shown(build(with_own_metrics(given))) == (Restraint.HIGHEST.value, 9)
+    given = facts_of(ABLE, ACTIVE, limited, spec={"metrics": [queue]}, status=status, **pods(7, 4))
+    assert shown(build(with_own_metrics(given))) == (Restraint.HIGHEST.value, 3), "300 of 7 pods"
 
 
 def test_the_highest_of_several_metrics_may_be_within_tolerance() -> None:
