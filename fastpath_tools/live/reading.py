@@ -8,6 +8,7 @@ import asyncio
 import functools
 import math
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -105,16 +106,14 @@ _NAMESPACES = 100
 """In how many namespaces Leases are looked for if they may not be listed in all at once."""
 
 
+@dataclass(eq=False)  # its answers are kept in it
 class LeaseReader:
     """Finds Leases by name; `namespace` is that of Fastpath's Service."""
 
-    def __init__(
-        self, client: KubernetesClient, namespace: str, name: str, age: Callable[[int | None], float | None]
-    ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._name = name
-        self._age = age
+    client: KubernetesClient
+    namespace: str
+    name: str
+    age: Callable[[int | None], float | None]
 
     async def find(self, namespace: str) -> Leaders | Unread:
         """Return the Leases of Fastpath's scaler in all namespaces.
@@ -124,7 +123,7 @@ class LeaseReader:
         whole = await self._list("")
         if not isinstance(whole, Unread):
             return whole
-        places = dict.fromkeys((self._namespace, namespace, *await self._names()))
+        places = dict.fromkeys((self.namespace, namespace, *await self._names()))
         names = [*filter(None, places)]
         read = await asyncio.gather(*map(self._list, names))
         listed = {
@@ -145,7 +144,7 @@ class LeaseReader:
         """Return the names of the first namespaces, none if they may not be listed."""
         try:
             path = f"/api/v1/namespaces?limit={_NAMESPACES}"
-            namespaces = await fetch_items(self._client, path, NamedDocument)
+            namespaces = await fetch_items(self.client, path, NamedDocument)
         except KubernetesError:
             return ()
         return tuple(namespace.metadata.name for namespace in namespaces)
@@ -157,30 +156,30 @@ class LeaseReader:
         selector = quote("metadata.namespace!=kube-node-lease")
         path = f"/apis/coordination.k8s.io/v1{within}/leases?fieldSelector={selector}"
         try:
-            leases = await fetch_items(self._client, path, LeaseDocument)
+            leases = await fetch_items(self.client, path, LeaseDocument)
         except KubernetesError as error:
             return Unread(why(error))
         members = {
             (lease.metadata.namespace, lease.spec.holder_identity or ""): lease
             for lease in leases
-            if lease.metadata.name.startswith(f"{self._name}-member-")
+            if lease.metadata.name.startswith(f"{self.name}-member-")
         }
         owners = tuple(
             self._leader(
                 lease, number, members.get((lease.metadata.namespace, lease.spec.holder_identity or ""))
             )
             for lease in leases
-            if (number := slices.parse_name(self._name, lease.metadata.name)) is not None
+            if (number := slices.parse_name(self.name, lease.metadata.name)) is not None
         )
         scalers = {scaler for lease in leases if (scaler := self._live_scaler(lease)) is not None}
-        ordered = sorted(scalers, key=lambda one: (one[0] != self._namespace, one))
+        ordered = sorted(scalers, key=lambda one: (one[0] != self.namespace, one))
         working = {scaler[0] for lease in leases if (scaler := self._slice_owner(lease)) in scalers}
         holder = "".join(self._place(*held) for lease in leases if (held := _installation(lease)))
         return Leaders(owners, (), "", tuple(ordered), frozenset(working), holder)
 
     def _place(self, namespace: str, name: str) -> str:
         """Return where scalers share slices: the namespace, and the name of their Leases if it is another."""
-        return namespace if name == self._name else f"{namespace} as {name}"
+        return namespace if name == self.name else f"{namespace} as {name}"
 
     def _slice_owner(self, lease: LeaseDocument) -> tuple[str, str] | None:
         """Return the place and the Pod of the owner by the Lease of a slice, None for another Lease."""
@@ -192,7 +191,7 @@ class LeaseReader:
     def _live_scaler(self, lease: LeaseDocument) -> tuple[str, str] | None:
         """Return where a scaler shares slices, and its Pod, if the Lease is its own and it renews it."""
         name, spec = (lease.metadata.labels or {}).get(LABEL, ""), lease.spec
-        age, duration = self._age(spec.renew_time), spec.lease_duration_seconds or 0
+        age, duration = self.age(spec.renew_time), spec.lease_duration_seconds or 0
         is_live = age is not None and -_APART <= age <= duration + _APART
         if not (is_live and spec.holder_identity and lease.metadata.name.startswith(f"{name}-member-")):
             return None
@@ -202,12 +201,12 @@ class LeaseReader:
         """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
         namespace = lease.metadata.namespace
         spec = LeaseDocumentSpec() if held is None else held.spec
-        duration, age = float(spec.lease_duration_seconds or 0), self._age(spec.renew_time)
+        duration, age = float(spec.lease_duration_seconds or 0), self.age(spec.renew_time)
         # no scaler writes that, unless our clock is behind
-        if age is not None and age < -_APART and namespace != self._namespace:
+        if age is not None and age < -_APART and namespace != self.namespace:
             spec = LeaseDocumentSpec()
         name, holder = f"{namespace}/{lease.metadata.name}", spec.holder_identity or ""
-        return Leader(name, holder, age, duration, number, namespace == self._namespace)
+        return Leader(name, holder, age, duration, number, namespace == self.namespace)
 
 
 def _pod(lease: LeaseDocument) -> str:

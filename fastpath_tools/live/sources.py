@@ -4,6 +4,7 @@ The query is the one that the server sends, made by the same code.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import promql_parser as promql
 
@@ -37,19 +38,17 @@ _SELECTORS = 4
 """How many pods a query names, and how many selectors of a query are looked at."""
 
 
+@dataclass(eq=False)  # its answers are kept in it
 class SourceReader:
     """Finds the sources of metrics.
 
     `given` are rules from files, None to read them from the cluster. `prometheus` is None without an address.
     """
 
-    def __init__(
-        self, cluster: LiveCluster, given: Parsed | None, prometheus: PrometheusReader | None, clock: Clock
-    ) -> None:
-        self._cluster = cluster
-        self._given = given
-        self._prometheus = prometheus
-        self._clock = clock
+    cluster: LiveCluster
+    given: Parsed | None
+    prometheus: PrometheusReader | None
+    clock: Clock
 
     async def source(
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
@@ -61,14 +60,14 @@ class SourceReader:
         if isinstance(known, Unread):
             return known
         pods = () if isinstance(target, Unread) else target.ready[:_PODS]
-        rule_query = rule_queries.query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
+        rule_query = rule_queries.query_of(known, await self.cluster.catalogue(), namespace, metric, pods)
         if isinstance(rule_query, str):
             return await self._unmatched(namespace, metric, pods) or Unread(rule_query)
         rule, query = rule_query.rule, rule_query.promql
         of_pods, scrape = metric.type == "Pods", rule.config.scrape
         endpoints = None
         if scrape is not None and scrape.source is not None:
-            endpoints = await self._cluster.endpoints(scrape)
+            endpoints = await self.cluster.endpoints(scrape)
         return SourceFacts(
             rule.path,
             query,
@@ -83,10 +82,10 @@ class SourceReader:
     async def _unmatched(self, namespace: str, metric: MetricSpec, pods: Sequence[str]) -> SourceFacts | None:
         """Return the source of a metric whose rule selects no series, None if no rule names the metric."""
         ruleset = await self._ruleset(GROUPS[metric.type])
-        if isinstance(ruleset, Unread) or self._prometheus is None:
+        if isinstance(ruleset, Unread) or self.prometheus is None:
             return None
         named = steps.run(registry.building(ruleset, remember_series(ruleset, {}), 1))
-        catalogue = await self._cluster.catalogue()
+        catalogue = await self.cluster.catalogue()
         rule_query = rule_queries.query_of(named, catalogue, namespace, metric, pods)
         if isinstance(rule_query, str):
             return None
@@ -122,19 +121,19 @@ class SourceReader:
         if isinstance(ruleset, Unread):
             return ruleset
         lists: SeriesLists = {}
-        if self._prometheus is not None:
-            lists = await self._prometheus.lists(ruleset.selectors())
+        if self.prometheus is not None:
+            lists = await self.prometheus.lists(ruleset.selectors())
         return steps.run(registry.building(ruleset, remember_series(ruleset, lists), 1))
 
     @reading.shared
     async def _ruleset(self, group: str) -> Ruleset | Unread:
-        parsed = self._given
+        parsed = self.given
         if parsed is None:
-            config = await self._cluster.rules(group)
+            config = await self.cluster.rules(group)
             if isinstance(config, Unread):
                 return config
             parsed = Parsed(config)
-        ruleset, _ = compiler.compile_rules(parsed.config, await self._cluster.catalogue())
+        ruleset, _ = compiler.compile_rules(parsed.config, await self.cluster.catalogue())
         return ruleset
 
     # -- Prometheus ------------------------------------------------------------------------------------------
@@ -142,9 +141,9 @@ class SourceReader:
     @reading.shared
     async def delay(self) -> float | Unread:
         """Return how many seconds of the newest past the engine hides: how far its now is behind ours."""
-        if self._prometheus is None:
+        if self.prometheus is None:
             return Unread("give --prometheus-url")
-        now = self._clock.wall()
+        now = self.clock.wall()
         try:
             seen = await self._one("time()", now)
         except PrometheusError as error:
@@ -156,14 +155,14 @@ class SourceReader:
 
         Of several the slowest counts: the result is no newer than that.
         """
-        if self._prometheus is None:
+        if self.prometheus is None:
             return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
         facts: list[SeriesFacts] = []
         try:
             for selector in selectors_of(query)[:_SELECTORS]:
-                newest = await self._one(f"max(timestamp({selector}))", self._clock.wall())
+                newest = await self._one(f"max(timestamp({selector}))", self.clock.wall())
                 if newest is not None:
-                    age = self._clock.wall() - newest
+                    age = self.clock.wall() - newest
                     facts.append(SeriesFacts(True, await self._interval(selector), age))
             if not facts:
                 return SeriesFacts(False, excluding=await self._excluding(query))
@@ -176,7 +175,7 @@ class SourceReader:
 
         Samples may come between two queries, so all series are asked for again, at the time of the others.
         """
-        now = self._clock.wall()
+        now = self.clock.wall()
         for name, written in _selectors(query)[:_SELECTORS]:
             for matcher in written:
                 others = matchers.join(other for other in written if other != matcher)
@@ -191,15 +190,15 @@ class SourceReader:
     async def _interval(self, selector: str) -> float | None:
         for window, length in _WINDOWS:
             samples = f"count_over_time({selector}[{window}]) and {selector} offset {window}"
-            count = await self._one(f"avg({samples})", self._clock.wall())
+            count = await self._one(f"avg({samples})", self.clock.wall())
             if count is not None and count >= 2:
                 return length / count
         return None
 
     async def _one(self, query: str, at: float) -> float | None:
         """Return the first value of a query, None without one. PrometheusError."""
-        assert self._prometheus is not None
-        result = await self._prometheus.client.query(query, at)
+        assert self.prometheus is not None
+        result = await self.prometheus.client.query(query, at)
         return result.samples[0].value if result.samples else None
 
 

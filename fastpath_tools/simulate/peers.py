@@ -7,6 +7,7 @@ whole pods, without a tolerance or a behavior.
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -135,36 +136,27 @@ class KnativeScaler:
         return max(count for _, count in self._delayed)
 
 
+@dataclass(slots=True, eq=False)
 class PeerChain:
-    """A peer that looks at its windows every `period` seconds, the first time at `phase`.
+    """A peer that looks at its windows every `period` seconds, the first time at `due`.
 
     `windows` has for each window the signals of all metrics, and `capacities` are what a pod serves of these.
     """
 
-    decider = None
+    peer: PeerScaler
+    windows: Sequence[Sequence[Signal]]
+    capacities: Sequence[float]
+    bounds: tuple[int, int]
+    period: int
+    due: int
+    decisions: int = 0
+    decider: None = None
     """A peer has no trace of its decisions that an observer could read."""
-
-    def __init__(
-        self,
-        peer: PeerScaler,
-        windows: Sequence[Sequence[Signal]],
-        capacities: Sequence[float],
-        bounds: tuple[int, int],
-        period: int,
-        phase: int,
-    ) -> None:
-        self.due = phase
-        self.decisions = 0
-        self._peer = peer
-        self._windows = windows
-        self._capacities = capacities
-        self._bounds = bounds
-        self._period = period
-        self._last: object = None
+    _last: object = None
 
     @property
     def reason(self) -> str:
-        return self._peer.reason
+        return self.peer.reason
 
     def observe(self, count: int, second: int) -> None:
         """Do nothing: a peer has no other chain beside it."""
@@ -173,46 +165,46 @@ class PeerChain:
         """Do nothing: a decision that is skipped leaves no trace."""
 
     def measure(self, second: int, loads: Sequence[float], ready: int) -> None:
-        for signals in self._windows:
+        for signals in self.windows:
             for load, signal in zip(loads, signals, strict=True):
                 signal.record(second, load)
                 if signal.due == second:
                     signal.scrape(second, ready)
 
     def decide(self, second: int, workload: Workload) -> int | None:
-        self.due = second + self._period
+        self.due = second + self.period
         self.decisions += 1
         needs = self._needs()
         self._last = (needs, workload.ready, workload.replicas)
         if any(map(math.isnan, needs)):
             return None
-        count = self._peer.decide(needs, workload.ready, second)
-        least, most = self._bounds
+        count = self.peer.decide(needs, workload.ready, second)
+        least, most = self.bounds
         return None if count is None else min(max(count, least), most)
 
     def _needs(self) -> list[float]:
         """Return the pods that serve the load of each window; NaN if a metric has no value."""
         return [
             max(
-                (signal.value / capacity for signal, capacity in zip(signals, self._capacities, strict=True)),
+                (signal.value / capacity for signal, capacity in zip(signals, self.capacities, strict=True)),
                 key=lambda need: (math.isnan(need), need),
             )
-            for signals in self._windows
+            for signals in self.windows
         ]
 
     def idle_until(self, second: int, workload: Workload) -> float:  # noqa: ARG002 - of the signature
         """Return the next second with a decision that matters if nothing changes until then."""
-        settled = all(signal.is_settled(0) for signals in self._windows for signal in signals)
+        settled = all(signal.is_settled(0) for signals in self.windows for signal in signals)
         same = self._last == (self._needs(), workload.ready, workload.replicas)
-        return math.inf if settled and same and self._peer.is_steady else self.due
+        return math.inf if settled and same and self.peer.is_steady else self.due
 
     def skip(self, second: int) -> None:
         """Do everything before a second at once; `idle_until` is not before it."""
-        for signals in self._windows:
+        for signals in self.windows:
             for signal in signals:
                 signal.skip(second)
         if self.due < second:
-            self.due += -(-(second - self.due) // self._period) * self._period
+            self.due += -(-(second - self.due) // self.period) * self.period
 
 
 def _read_persistence(name: str, given: Given) -> SimulatedPolicy:
