@@ -9,6 +9,7 @@ moves only as far as all recent recommendations agree, and no faster than the po
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.history import Events, History, Recommendations, changed_within
@@ -101,7 +102,8 @@ def normalize_legacy(
         replicas = cap
     else:
         replicas, reason = stable, "DesiredWithinRange"
-    steps: tuple[Step, ...] = (Step("stabilized", (wanted, stable, stable, window / SECOND)),)
+    values = wanted, stable, UNSET, stable, UNSET, window / SECOND
+    steps: tuple[Step, ...] = (Step("stabilized", values),)
     limit = None
     if replicas != stable:
         by, limit = _LEGACY_LIMITS[reason]
@@ -132,7 +134,7 @@ def normalize(
         stabilized = "ReadyForNewScale"
     else:
         stabilized = "ScaleUpStabilized" if wanted >= current else "ScaleDownStabilized"
-    values = wanted, stable, highest, down.window / SECOND, lowest, up.window / SECOND
+    values = wanted, stable, lowest, highest, up.window / SECOND, down.window / SECOND
     steps: tuple[Step, ...] = (Step("stabilized", values),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""

@@ -60,8 +60,7 @@ def bounded(
     plain = msgspec.structs.asdict(spec)
     if bounds != NO_BOUNDS:
         least, most = bounds.limits(*spec.limits)
-        forecast = (bounds.forecast,) if bounds.forecast else ()
-        opening = Step("schedule", (describe(bounds), least, most, *forecast))
+        opening = Step("schedule", (describe(bounds), least, most, bounds.forecast or msgspec.UNSET))
         plain |= {"limits": ReplicaLimits(least, most), "opening": (opening,)}
         if least > spec.limits.lowest:
             plain["lowest"] = Restraint.FORECAST if bounds.forecast == least else Restraint.SCHEDULED

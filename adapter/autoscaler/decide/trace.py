@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from adapter.autoscaler.decide.numbers import INT64_MAX
 
@@ -26,8 +27,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def facts(self) -> Facts:
-        """The numbers by name; the last ones of some steps may be absent."""
-        return dict(zip(_STEPS[self.name][0].split(), self.values, strict=False))
+        """The numbers by name, without those that are UNSET."""
+        named = zip(_STEPS[self.name][0].split(), self.values, strict=True)
+        return {name: value for name, value in named if value is not UNSET}
 
     def text(self) -> str:
         """Return the step as a sentence without a full stop."""
@@ -237,7 +239,7 @@ _STEPS: Mapping[str, tuple[str, str | Callable[[Facts], str]]] = {
     "overdue": ("metric message", "{metric:metric}: the value is not used: {message}"),
     "choice": ("failed overdue metrics replicas metric", _choice),
     "blocked": ("failed overdue metrics replicas current", _blocked),
-    "stabilized": ("desired replicas highest downSeconds lowest upSeconds", _stabilized),
+    "stabilized": ("desired replicas lowest highest upSeconds downSeconds", _stabilized),
     "limited": ("from replicas by", "{from} limited to {replicas} by {by}"),
     "raised": ("replicas", "scaling from zero: raised to the minimum of {replicas}"),
     "result": ("current replicas reason", _result),
