@@ -221,7 +221,7 @@ async def test_requests_take_short_paths(tmp_path: Path) -> None:
     """A longer path is a decision: then the numbers here and in docs/contributing/paths.md change with it."""
     walks = await paths.walk_requests(tmp_path, 6)
     warm, cold = (walks[name].counts() for name in ("warm", "cold"))
-    assert ("server/http/handler.py", "Handler.answer_now") in walks["warm"].calls
+    assert ("server/http/handler.py", "Handler.answer") in walks["warm"].calls
     assert ("prometheus/client.py", "PrometheusClient.query") in walks["cold"].calls
     assert warm["functions"] <= 28, walks["warm"].calls
     assert warm["calls"] <= 28

@@ -12,9 +12,7 @@ asks for the whole list instead, and the length of their queries is bounded.
 """
 
 import asyncio
-from typing import Any, Literal, NamedTuple
-
-from aiohttp import web
+from typing import Literal, NamedTuple
 
 from adapter import errors
 from adapter.model.identity import ANONYMOUS, User
@@ -23,10 +21,7 @@ from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
 from adapter.server.auth.authentication import Authenticator, RequestCredentials
 from adapter.server.auth.authorization import Attributes, Authorizer
-from adapter.server.auth.client_cert import Peer
-
-CALLER = web.RequestKey("caller", User)
-"""The key of a request's caller, set once it is identified, admitted or not; the access log reads it."""
+from adapter.server.http.requests import HTTPRequest
 
 
 class ReviewQueue(NamedTuple):
@@ -58,18 +53,17 @@ class Admission:
         self._anonymous = anonymous
         self.judge = authenticator.judge
 
-    def admit_now(self, request: web.BaseRequest, route: Route) -> User | PendingAdmission:
+    def admit_now(self, request: HTTPRequest, route: Route) -> User | PendingAdmission:
         """Return the caller if the access is allowed, else what to give to `admit`.
 
         Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
         """
-        connection: Any = request.protocol  # a `ClientConnection`, which has read its peer
-        peer: Peer | None = connection.peer
+        peer = request.connection.peer
         if peer is None:  # there was no handshake
             raise errors.UnauthorizedError
         user, credentials, known = self._authenticator.identify_now(request.raw_headers, peer)
         if user is not None:
-            request[CALLER] = user
+            request.caller = user
             is_slow = route.is_list and route.question is None and len(route.query) > query_string.LONG_QUERY
             if user is ANONYMOUS or not is_slow:
                 wanted = _wanted(request, route, user)
@@ -79,18 +73,18 @@ class Admission:
         if user is ANONYMOUS:
             queue = ReviewQueue("anonymous")
         else:
-            queue = ReviewQueue("named", name) if name else ReviewQueue("token", request.remote or "")
+            queue = ReviewQueue("named", name) if name else ReviewQueue("token", request.connection.remote)
         return PendingAdmission(user, credentials, queue)
 
-    async def admit(self, request: web.BaseRequest, route: Route, pending: PendingAdmission) -> User:
+    async def admit(self, request: HTTPRequest, route: Route, pending: PendingAdmission) -> User:
         """Return the caller once reviews allow the access.
 
         Raises as `admit_now`, and InternalError and TooManyRequestsError.
         """
         user, credentials, _ = pending
         if user is None:
-            user = request[CALLER] = await self._authenticator.identify_by_token(
-                credentials, request.remote or ""
+            user = request.caller = await self._authenticator.identify_by_token(
+                credentials, request.connection.remote
             )
         if user is not ANONYMOUS and route.is_list:
             await parse_query(route)
@@ -119,7 +113,7 @@ async def parse_query(route: Route) -> Question | errors.StatusError:
     return route.parse_query()
 
 
-def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:
+def _wanted(request: HTTPRequest, route: Route, user: User) -> Attributes | None:
     """Return the access to authorize; None where nothing will be answered, since the path itself is wrong."""
     wanted = route.bare_attributes if user is ANONYMOUS else route.attributes
     if wanted is None and route.error is None:  # no access to authorize, so none is allowed

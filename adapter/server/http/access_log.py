@@ -16,14 +16,13 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
-from aiohttp import web
 
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS
 from adapter.server.api import paths, query_string
 from adapter.server.api.routing import Route
-from adapter.server.auth.admission import CALLER
+from adapter.server.http.requests import HTTPRequest
 from adapter.server.http.responses import Response
 from adapter.telemetry.logs import format_time
 from adapter.telemetry.metrics import Monitoring
@@ -104,7 +103,7 @@ class AccessLog:
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def note(self, request: web.BaseRequest, route: Route, response: Response, seconds: float) -> None:
+    def note(self, request: HTTPRequest, route: Route, response: Response, seconds: float) -> None:
         """Log a request that was answered now, `seconds` after it was read."""
         time = format_time(self._clock.wall())
         line = self._encoder.encode(_build_line(request, route, response, seconds, time))
@@ -148,15 +147,15 @@ class AccessLog:
 
 
 def _build_line(
-    request: web.BaseRequest, route: Route, response: Response, seconds: float, time: str
+    request: HTTPRequest, route: Route, response: Response, seconds: float, time: str
 ) -> _LogEntry:
     """Return the line of a request. The path of a malformed target is left out: it is arbitrary text."""
-    user = request.get(CALLER)
+    user = request.caller
     wanted = route.bare_attributes
     if wanted is not None and request.method != "GET":
         wanted = wanted.with_method(request.method)
     try:
-        path, _ = paths.split_target(request.raw_path)
+        path, _ = paths.split_target(request.target)
     except errors.BadRequestError:
         path = ""
     # A query that is too long for its caller was not parsed, and is not parsed for the log either.

@@ -13,16 +13,10 @@ close its connection, and no connection is closed while a request on it is unrea
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-
-from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import RawRequestMessage
-from aiohttp.streams import StreamReader
 
 from adapter.server.auth.client_cert import Peer
 from adapter.server.health import Check
@@ -33,7 +27,8 @@ from adapter.server.http.connection import ClientConnection
 from adapter.server.http.fair_queue import FairQueue
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import TLSListener
-from adapter.server.http.responses import Response
+from adapter.server.http.requests import HTTPRequest
+from adapter.server.http.responses import Later, Response
 from adapter.server.tls import ServingCertificate
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
@@ -53,7 +48,6 @@ addresses."""
 
 _YOUNG_SECONDS = 1.0  # shutdown waits for handshakes that are younger
 _LOOK = 0.02  # seconds between two looks at the open connections during shutdown
-_CUT = 0.01  # seconds for cancelling the rest; aiohttp takes 0 for no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,70 +82,60 @@ class Shutdown:
         return max(0.0, delay - elapsed)
 
 
-class ConnectionServer(web.Server):
-    """aiohttp's low-level server. A new connection beyond its limits replaces another, see `_choose`."""
+class ConnectionServer:
+    """The connections of a server. A new one beyond the limits replaces another, see `_choose`."""
 
     def __init__(
         self,
-        handler: Callable[[web.BaseRequest], Awaitable[Response]],
-        answer_now: Callable[[web.BaseRequest], Response | None],
+        answer: Callable[[HTTPRequest], Response | Later],
         own_metrics: Monitoring,
         judge: Callable[[Peer], object],
         limits: ServerLimits,
     ) -> None:
-        super().__init__(self._answer)
-        self._handler = handler
-        self._limits = limits
-        self._turns = FairQueue(self._loop, REQUESTS_PER_TURN)
-        self._abandoned: dict[ClientConnection, None] = {}  # closed by their clients; oldest first
-        self._make_connection = functools.partial(
-            ClientConnection,
-            self,
-            loop=self._loop,
-            cuts=own_metrics.connections_closed,
-            long_heads=LongHeads(limits.long_heads_bytes),
-            judge=judge,
-            turns=self._turns,
-            answer_now=answer_now,
-            head_seconds=limits.head_seconds,
-            unread_seconds=limits.unread_seconds,
-            access_log=None,
-            keepalive_timeout=connections.KEEPALIVE,
-            lingering_time=0,  # bodies are not read; a connection with one left over is closed
-            auto_decompress=False,
-        )
+        self.loop = asyncio.get_running_loop()
+        self.answer = answer
+        self.judge = judge
+        self.limits = limits
+        self.cuts = own_metrics.connections_closed
+        self.turns = FairQueue(self.loop, REQUESTS_PER_TURN)
+        self.long_heads = LongHeads(limits.long_heads_bytes)
+        self.held: dict[ClientConnection, None] = {}
+        """The connections, oldest first. One that its client has closed stays until its request ends."""
         own_metrics.connections.set_function(lambda: len(self.open_connections()))
-        own_metrics.requests_waiting.set_function(lambda: self._turns.waiting)
+        own_metrics.requests_waiting.set_function(lambda: self.turns.waiting)
 
-    def __call__(self) -> web.RequestHandler:
-        return self._make_connection()
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        assert isinstance(handler, ClientConnection)
-        others = self.open_connections()  # without this one, which has not begun
-        held = [*self._abandoned, *others]
-        uncertified = sum(not connection.is_certified for connection in held)
-        if len(held) >= self._limits.most_connections or (
-            not handler.is_certified and uncertified >= self._limits.most_uncertified
-        ):
-            self._choose(handler, others).cut("limit")
-
-    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """Go on with the request of a connection that the client has closed: its place stays taken."""
-        super().connection_lost(handler, exc)
-        if isinstance(handler, ClientConnection) and handler.is_answering:
-            self._abandoned[handler] = None
+    def __call__(self) -> ClientConnection:
+        return ClientConnection(self)
 
     def open_connections(self) -> list[ClientConnection]:
         """Return the open connections, oldest first, without those that this side is closing."""
-        return [
-            connection
-            for connection in self._connections
-            if isinstance(connection, ClientConnection) and connection.is_open
-        ]
+        return [connection for connection in self.held if connection.is_open]
 
-    def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
+    async def end(self) -> None:
+        """Close the connections that are left, and cancel their requests."""
+        tasks = [connection.task for connection in self.held if connection.task is not None]
+        for task in tasks:
+            task.cancel()
+        for connection in self.open_connections():
+            connection.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def admit(self, newcomer: ClientConnection) -> None:
+        """Take a new connection in; end one where there are too many."""
+        others = self.open_connections()
+        abandoned = [connection for connection in self.held if connection.transport is None]
+        self.held[newcomer] = None
+        held = [*abandoned, *others]
+        uncertified = sum(not connection.is_certified for connection in held)
+        if len(held) >= self.limits.most_connections or (
+            not newcomer.is_certified and uncertified >= self.limits.most_uncertified
+        ):
+            self._choose(newcomer, abandoned, others).cut("limit")
+
+    @staticmethod
+    def _choose(
+        newcomer: ClientConnection, abandoned: list[ClientConnection], others: list[ClientConnection]
+    ) -> ClientConnection:
         """Return the connection to close: an older one, or the new one.
 
         Requests that no client waits for end first; a connection with a certificate is not replaced by one
@@ -159,43 +143,21 @@ class ConnectionServer(web.Server):
         idle ones before busy ones, then the oldest. A busy one is not closed for another of an address that
         has as many. Connections with a certificate are closed only for another with one, and only if idle.
         """
-        for abandoned in self._abandoned:
-            if newcomer.is_certified or not abandoned.is_certified:
-                return abandoned
+        for left in abandoned:
+            if newcomer.is_certified or not left.is_certified:
+                return left
         uncertified = [other for other in others if not other.is_certified]
         if not newcomer.is_certified:
-            uncertified.insert(0, newcomer)  # the first of busy ones, since it has not begun
+            uncertified.insert(0, newcomer)  # the first of busy ones
         if not uncertified:
             return next((other for other in others if other.waits), newcomer)
         counts = Counter(other.address for other in uncertified)
-        return min(
-            uncertified,
-            key=lambda other: (-counts[other.address], not other.waits and not other.writing_paused),
-        )
 
-    def _make_request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: web.RequestHandler,
-        writer: AbstractStreamWriter,
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        """Go on with a request that has begun."""
-        assert isinstance(protocol, ClientConnection)
-        return protocol.begun or super()._make_request(message, payload, protocol, writer, task)
+        def rank(other: ClientConnection) -> tuple[int, bool]:
+            is_idle = other.waits or other.writing_paused
+            return -counts[other.address], other is newcomer or not is_idle
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = request.protocol
-        assert isinstance(connection, ClientConnection)
-        try:
-            if not connection.is_certified and request is not connection.begun:
-                await self._turns.enter(connection.address)
-                if not connection.is_open:
-                    return web.Response()  # closed in the meantime; nothing is sent
-            return await self._handler(request)
-        finally:
-            self._abandoned.pop(connection, None)
+        return min(uncertified, key=rank)
 
 
 class MetricsServer:
@@ -226,7 +188,7 @@ class MetricsServer:
         self._drain_timeout = drain_timeout
         self._share_port = share_port
         self._connections = ConnectionServer(
-            handler.handle, handler.answer_now, handler.own_metrics, handler.admission.judge, limits
+            handler.answer, handler.own_metrics, handler.admission.judge, limits
         )
         self._listener = TLSListener(
             self._connections,
@@ -267,7 +229,7 @@ class MetricsServer:
                 ):
                     for connection in self._connections.open_connections():
                         if connection.may_end:
-                            connection.force_close()
+                            connection.close()
                     await asyncio.sleep(_LOOK)
         await self._listener.end_handshakes()
-        await self._connections.shutdown(_CUT)
+        await self._connections.end()

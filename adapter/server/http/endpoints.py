@@ -11,9 +11,10 @@ import gzip
 import re
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from aiohttp import web
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from adapter import errors
 from adapter.model import metrics
@@ -21,12 +22,12 @@ from adapter.model.clock import Clock
 from adapter.server.api import encoding
 from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
-from adapter.server.auth.admission import CALLER
 from adapter.server.health import Health
 from adapter.server.http import negotiation
-from adapter.server.http.budgets import BoundedConnection, Charge, ResponseBudget
+from adapter.server.http.budgets import Charge, ResponseBudget
 from adapter.server.http.negotiation import Representation
-from adapter.server.http.responses import EncodedResponse
+from adapter.server.http.requests import HTTPRequest
+from adapter.server.http.responses import PIECE, EncodedResponse
 from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
 
 AskUsages = Callable[[metrics.ResourceQuestion], Awaitable[metrics.ResourceAnswer]]
@@ -152,28 +153,31 @@ class MetricsEndpoint:
         own_metrics.inflight.labels("readOnly").set_function(self._in_flight.total)
         self._detached: set[asyncio.Task[EncodedResponse]] = set()
 
-    def find_kept(
-        self, request: web.BaseRequest, target: str, route: Route, question: Question
-    ) -> EncodedResponse | None:
-        """Return a response that may be sent without asking for values. Raises NotAcceptableError."""
-        return self._cache.find(target, _choose_representation(request, route, question))
+    def find_kept(self, request: HTTPRequest, route: Route) -> EncodedResponse | None:
+        """Return the response in memory to a plain GET, unless it is long. Raises NotAcceptableError."""
+        question = route.question
+        if request.method != "GET" or request.body is not EMPTY_PAYLOAD:
+            return None
+        if question is None or isinstance(question, errors.StatusError):
+            return None
+        kept = self._cache.find(request.target, _choose_representation(request, route, question))
+        return kept if kept is not None and len(kept.body) <= PIECE else None
 
-    async def answer(
-        self, request: web.BaseRequest, target: str, route: Route, question: Question
-    ) -> EncodedResponse:
+    async def answer(self, request: HTTPRequest, route: Route, question: Question) -> EncodedResponse:
         """Return the values that a caller asks for. Raises StatusError (also for too many), TimeoutError."""
-        representation = _choose_representation(request, route, question)
+        target, representation = request.target, _choose_representation(request, route, question)
         kept = self._cache.find(target, representation)
         if kept is not None:
             return kept
-        tenant = request[CALLER].tenant
+        assert request.caller is not None  # admitted
+        tenant = request.caller.tenant
         # The last part of the questions is for tenants that have few, so that one with slow questions does
         # not keep out the others.
         left = self._most_in_flight - self._in_flight.total()
         if left <= 0 or (left <= self._reserved and self._in_flight[tenant] >= self._reserved // 2):
             raise errors.TooManyRequestsError("requests")
         self._in_flight[tenant] += 1
-        charge = Charge(self._budget, cast("BoundedConnection", request.protocol))
+        charge = Charge(self._budget, request.connection)
         if route.options.timeout is None:
             try:
                 return await self._make(target, route, question, representation, charge)
@@ -242,7 +246,7 @@ class MetricsEndpoint:
             making.exception()
 
 
-def _choose_representation(request: web.BaseRequest, route: Route, question: Question) -> Representation:
+def _choose_representation(request: HTTPRequest, route: Route, question: Question) -> Representation:
     return negotiation.choose_metrics_representation(
         request.headers, route.options.pretty, has_table=type(question) is metrics.ResourceQuestion
     )

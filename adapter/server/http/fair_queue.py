@@ -42,19 +42,6 @@ class FairQueue:
         self._waiting.setdefault(address, deque()).append(start)
         return False
 
-    async def enter(self, address: str) -> None:
-        """Return when the caller may go on."""
-        admission: asyncio.Future[None] = self._loop.create_future()
-
-        def start() -> bool:
-            if admission.done():  # cancelled
-                return False
-            admission.set_result(None)
-            return True
-
-        if not self.enter_now(address, start):
-            await admission
-
     def _turn(self) -> None:
         """Begin a turn: admit those that wait. Runs in every turn until one passes without admissions."""
         self._admitted = 0

@@ -1,22 +1,20 @@
 """From one HTTP request to its response: routing, admission, deadline, failures, self-metrics.
 
-The two methods of `Handler` are all that aiohttp's low-level server calls: the same handler behind an
-`Application`'s router takes about a quarter more CPU for a cached response. A request goes through five
-steps. Its target is parsed (`routing`), the caller is admitted (`auth.admission`), the question is resolved
-and its values are queried (the provider), and the answer is encoded (`endpoints`). Routes are kept by target
-and responses by target and representation, so a repeated request is admitted and then answered with bytes
-that exist already: at once, without a task.
+A request goes through five steps. Its target is parsed (`routing`), the caller is admitted
+(`auth.admission`), the question is resolved and its values are queried (the provider), and the answer is
+encoded (`endpoints`). Routes are kept by target and responses by target and representation, so a repeated
+request is admitted and then answered with bytes that exist already: at once, without a task.
 """
 
 import asyncio
 import contextlib
+import functools
 import logging
 import uuid
 from collections import Counter as Counts
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
 
-from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from adapter import errors
@@ -29,9 +27,9 @@ from adapter.server.api.documents import Documents
 from adapter.server.api.routing import RequestLabels, Route
 from adapter.server.auth.admission import Admission, PendingAdmission, ReviewQueue, parse_query
 from adapter.server.health import Health
-from adapter.server.http import endpoints, negotiation, responses
+from adapter.server.http import endpoints, negotiation
 from adapter.server.http.access_log import AccessLog
-from adapter.server.http.budgets import ANSWERS_BYTES, SMALL_ANSWER, BoundedConnection, Charge, ResponseBudget
+from adapter.server.http.budgets import ANSWERS_BYTES, SMALL_ANSWER, Charge, ResponseBudget
 from adapter.server.http.endpoints import (
     LONGEST_KEY,
     AskUsages,
@@ -39,7 +37,8 @@ from adapter.server.http.endpoints import (
     ResponseCache,
     ShowAutoscalers,
 )
-from adapter.server.http.responses import EncodedResponse, Response
+from adapter.server.http.requests import HTTPRequest
+from adapter.server.http.responses import EncodedResponse, Later, Response
 from adapter.telemetry import logs, metrics
 from adapter.telemetry.metrics import BoundedCache
 
@@ -71,21 +70,6 @@ class HandlerLimits:
     16,384."""
     answers_bytes: int = ANSWERS_BYTES
     """Memory for bodies that are made or sent, beside a small share of each; further callers get a 429."""
-
-
-class _Begun(NamedTuple):
-    """A request that `answer_now` has left to `handle`, and what became of its admission."""
-
-    route: Route
-    admitted: User | PendingAdmission | Exception
-
-    def result(self) -> User | PendingAdmission:
-        if isinstance(self.admitted, Exception):
-            raise self.admitted
-        return self.admitted
-
-
-_BEGUN = web.RequestKey("begun", _Begun)
 
 
 class Handler:
@@ -141,60 +125,52 @@ class Handler:
         self._counters: dict[tuple[RequestLabels, int], Counter] = {}
         self._durations: dict[RequestLabels, Histogram] = {}
 
-    def answer_now(self, request: web.BaseRequest) -> Response | None:
-        """Answer a GET from memory, None where anything has to be awaited: then `handle` goes on with it.
-
-        So no request is admitted, or counted, twice. Failures are left to `handle` too.
-        """
+    def answer(self, request: HTTPRequest) -> Response | Later:
+        """Answer a request, at once where nothing has to be awaited. Raises nothing but cancellation."""
         started = self._clock.monotonic()
-        target = request.raw_path
-        route = self._find_kept_route(target)
-        if route is None or route.question is None or isinstance(route.question, errors.StatusError):
-            return None
-        if self.stopping:  # the connection closes, and the task reads more of what it has sent before
-            return None
-        kept: EncodedResponse | None = None
-        admitted: User | PendingAdmission | Exception
+        cached = self._find_kept_route(request.target)
+        route = cached or routing.find_route(
+            request.target, self._documents.served, self._provider.canonical_resource
+        )
         try:
             admitted = self.admission.admit_now(request, route)
-            if isinstance(admitted, User):
-                kept = self._metrics.find_kept(request, target, route, route.question)
-        except Exception as error:  # noqa: BLE001 - `handle` raises it again, where failures become responses
-            admitted = error
-        if kept is None or len(kept.body) > responses.PIECE:
-            request[_BEGUN] = _Begun(route, admitted)
-            return None
-        return self._finish(request, route, kept, started)
-
-    async def handle(self, request: web.BaseRequest) -> Response:
-        """Answer one request. Raises nothing but cancellation."""
-        started = self._clock.monotonic()
-        target = request.raw_path
-        begun = request.get(_BEGUN)
-        cached = self._find_kept_route(target) if begun is None else begun.route
-        route = cached or routing.find_route(
-            target, self._documents.served, self._provider.canonical_resource
-        )
-        charge: Charge | None = None
-        try:
-            admitted = self.admission.admit_now(request, route) if begun is None else begun.result()
             if isinstance(admitted, PendingAdmission):
-                response = await self._answer_after_review(request, target, route, admitted)
+                making = functools.partial(self._answer_after_review, request, route, admitted)
             else:
                 if cached is None:
-                    self._keep_route(target, route, admitted)
-                response = await self._answer(request, target, route)
-            if len(response.body) > SMALL_ANSWER:
+                    self._keep_route(request.target, route, admitted)
+                kept = self._metrics.find_kept(request, route)
+                if kept is not None:
+                    return self._finish(request, route, kept, started)
+                making = functools.partial(self._answer, request, route)
+        except Exception as error:  # noqa: BLE001 - here and below failures become responses
+            return self._finish(request, route, self._explain(error, request, route), started)
+        return functools.partial(self._complete, request, route, making, started)
+
+    async def _complete(
+        self,
+        request: HTTPRequest,
+        route: Route,
+        making: Callable[[], Awaitable[EncodedResponse]],
+        started: float,
+    ) -> Response:
+        charge: Charge | None = None
+        try:
+            encoded = await making()
+            if len(encoded.body) > SMALL_ANSWER:
                 is_page = route.kind != "metrics"
-                connection = cast("BoundedConnection", request.protocol)
-                charge = self._budget.send(connection, response.body, is_page=is_page)
-        except errors.TooManyRequestsError as error:
+                charge = self._budget.send(request.connection, encoded.body, is_page=is_page)
+        except Exception as error:  # noqa: BLE001 - see above
+            encoded = self._explain(error, request, route)
+        return self._finish(request, route, encoded, started, charge)
+
+    def _explain(self, error: Exception, request: HTTPRequest, route: Route) -> EncodedResponse:
+        """Return the response to a request that has failed."""
+        if isinstance(error, errors.TooManyRequestsError):
             self.own_metrics.requests_refused.labels(error.limit).inc()
             text = f"{error.message}\n".encode()
-            response = EncodedResponse(error.code, text, _TEXT, (("Retry-After", "1"),))
-        except Exception as error:  # noqa: BLE001 - the one place where failures become responses
-            response = _fail(_find_status(error, route), request, route)
-        return self._finish(request, route, response, started, charge)
+            return EncodedResponse(error.code, text, _TEXT, (("Retry-After", "1"),))
+        return _fail(_find_status(error, route), request, route)
 
     def _find_kept_route(self, target: str) -> Route | None:
         served = self._documents.served
@@ -205,7 +181,7 @@ class Handler:
 
     def _finish(
         self,
-        request: web.BaseRequest,
+        request: HTTPRequest,
         route: Route,
         encoded: EncodedResponse,
         started: float,
@@ -220,14 +196,14 @@ class Handler:
         response = Response(request, encoded, audit_id, charge)
         # The server does not wait for an unread request body: it closes the connection and says so.
         too_large = errors.RequestTooLargeError.code
-        if self.stopping or encoded.status == too_large or not request.content.is_eof():
-            response.force_close()
+        if self.stopping or encoded.status == too_large or not request.body.is_eof():
+            response.keep_alive = False
         if self._access_log is not None:
             self._access_log.note(request, route, response, seconds)
         return response
 
     async def _answer_after_review(
-        self, request: web.BaseRequest, target: str, route: Route, pending: PendingAdmission
+        self, request: HTTPRequest, route: Route, pending: PendingAdmission
     ) -> EncodedResponse:
         """Answer once the API server has reviewed the caller; review and answer share one deadline.
 
@@ -250,15 +226,15 @@ class Handler:
                 self._in_review[waiting] -= 1
                 if not self._in_review[waiting]:
                     del self._in_review[waiting]  # users and addresses have no bound
-            self._keep_route(target, route, user)
-            return await self._answer(request, target, route)
+            self._keep_route(request.target, route, user)
+            return await self._answer(request, route)
 
-    async def _answer(self, request: web.BaseRequest, target: str, route: Route) -> EncodedResponse:
+    async def _answer(self, request: HTTPRequest, route: Route) -> EncodedResponse:
         is_unknown = route.error is not None and route.error.code == errors.NotFoundError.code
         if request.method not in {"GET", "HEAD"} and not is_unknown:
             response = _fail(_NOT_ALLOWED, request, route)
             return response._replace(headers=(("Allow", "GET, HEAD"),))
-        if request.body_exists and (request.content_length or 0) > self._limits.request_body_bytes:
+        if request.announced > self._limits.request_body_bytes:
             raise errors.RequestTooLargeError(
                 f"Request entity too large: limit is {self._limits.request_body_bytes}"
             )
@@ -269,15 +245,14 @@ class Handler:
         question = route.question or await parse_query(route)
         if isinstance(question, errors.StatusError):
             return _fail(question, request, route)
-        return await self._metrics.answer(request, target, route, question)
+        return await self._metrics.answer(request, route, question)
 
-    async def _answer_page(self, request: web.BaseRequest, route: Route) -> EncodedResponse:
+    async def _answer_page(self, request: HTTPRequest, route: Route) -> EncodedResponse:
         """Return a document of discovery, self-metrics, health, or the journal of an autoscaler."""
-        connection = cast("BoundedConnection", request.protocol)
         if route.kind == "document":
-            return await self._answer_document(request, route, connection)
+            return await self._answer_document(request, route)
         if route.kind == "monitoring":
-            with contextlib.closing(Charge(self._budget, connection, is_page=True)) as charge:
+            with contextlib.closing(Charge(self._budget, request.connection, is_page=True)) as charge:
                 body = await encoding.join(self.own_metrics.exposition_pieces(), charge)
             return EncodedResponse(200, body, metrics.CONTENT_TYPE)
         if route.kind == "debug" and self._show_autoscalers is not None:
@@ -287,9 +262,7 @@ class Handler:
             return await self._list_paths()
         return EncodedResponse(answer.status, answer.text.encode(), _TEXT)
 
-    async def _answer_document(
-        self, request: web.BaseRequest, route: Route, connection: BoundedConnection
-    ) -> EncodedResponse:
+    async def _answer_document(self, request: HTTPRequest, route: Route) -> EncodedResponse:
         accept = request.headers.get("Accept", "")
         is_root = route.document == "/apis"
         asks = negotiation.asks_aggregated if is_root else negotiation.asks_nothing
@@ -310,7 +283,7 @@ class Handler:
         key = f"{route.document} {document.content_type} {served}"  # a blank: no target has one
         kept = self._cache.find(key, representation)
         if kept is None:
-            with contextlib.closing(Charge(self._budget, connection, is_page=True)) as charge:
+            with contextlib.closing(Charge(self._budget, request.connection, is_page=True)) as charge:
                 kept = await endpoints.represent(document.body, representation, charge)
             self._cache.keep(key, representation, kept, generation, float("inf"))
         return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
@@ -362,7 +335,7 @@ def _find_status(error: Exception, route: Route) -> errors.StatusError:
     return _UNEXPECTED
 
 
-def _fail(error: errors.StatusError, request: web.BaseRequest, route: Route) -> EncodedResponse:
+def _fail(error: errors.StatusError, request: HTTPRequest, route: Route) -> EncodedResponse:
     body = encoding.encode_status(error)
     pretty = negotiation.choose_representation(request.headers, route.options.pretty).pretty
     return EncodedResponse(error.code, encoding.indent(body) if pretty else body)

@@ -101,6 +101,7 @@ class TLSListener:
             raise OSError(error.errno, text) from error
         listening.setblocking(False)
         # accepted sockets inherit these; a size that was set does not grow
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._socket = listening

@@ -8,14 +8,16 @@ no copy of the whole.
 
 import asyncio
 import http
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from aiohttp import HttpVersion10, HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp import HttpVersion10, HttpVersion11
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import StreamWriter
 
 from adapter.server.http import negotiation
 from adapter.server.http.budgets import Charge
+from adapter.server.http.requests import HTTPRequest
 
 PIECE = 16 * 1024
 """Bytes of a body that are written to the connection at a time."""
@@ -34,18 +36,22 @@ class EncodedResponse(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Response(web.StreamResponse):
-    """A response to a request, as aiohttp sends it: it calls `prepare`, then `write_eof`.
+class Response:
+    """A response to a request. `audit_id` may be any text that a header can hold.
 
-    `audit_id` may be any text that a header can hold. A `charge` is closed by who sends the response.
+    A `charge` is closed by who sends the response.
     """
 
+    __slots__ = ("_encoded", "_request", "audit_id", "charge", "keep_alive", "sent_body")
+
     def __init__(
-        self, request: web.BaseRequest, encoded: EncodedResponse, audit_id: str, charge: Charge | None = None
+        self, request: HTTPRequest, encoded: EncodedResponse, audit_id: str, charge: Charge | None = None
     ) -> None:
-        self._keep_alive = request.keep_alive  # and nothing else of aiohttp's own
+        self.keep_alive = request.keep_alive
+        """Whether the connection stays open behind it."""
         self._encoded = encoded
         self._request = request
+        self.sent_body = b"" if request.method == "HEAD" else encoded.body
         self.audit_id = audit_id
         self.charge = charge
 
@@ -53,20 +59,14 @@ class Response(web.StreamResponse):
     def status(self) -> int:
         return self._encoded.status
 
-    @property
-    def sent_body(self) -> bytes:
-        """The body as it is sent: none to HEAD."""
-        return b"" if self._request.method == "HEAD" else self._encoded.body
-
     def render_head(self) -> bytes:
-        """Return the head, as aiohttp would write it."""
         request, (status, body, content_type, more) = self._request, self._encoded
         version = request.version
         headers = "".join([f"{name}: {value}\r\n" for name, value in more])
         kind = f"Content-Type: {content_type}\r\n" if content_type else ""
         has_length = body or (status != 304 and request.method != "HEAD")
         length = f"Content-Length: {len(body)}\r\n" if has_length else ""
-        if self._keep_alive:
+        if self.keep_alive:
             connection = "Connection: keep-alive\r\n" if version == HttpVersion10 else ""
         else:
             connection = "Connection: close\r\n" if version == HttpVersion11 else ""
@@ -78,9 +78,9 @@ class Response(web.StreamResponse):
         )
         return head.encode()
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
+    async def send(self, writer: StreamWriter) -> None:
         """Send the response whole. Raises ConnectionError where the client has left."""
-        writer, body = request.writer, memoryview(self.sent_body)
+        body = memoryview(self.sent_body)
         await writer.write(self.render_head() + body[:PIECE])
         await writer.drain()
         for number, start in enumerate(range(PIECE, len(body), PIECE), 2):
@@ -88,7 +88,18 @@ class Response(web.StreamResponse):
             await writer.drain()
             if number % _PIECES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return writer
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: `prepare` has sent all."""
+
+Later = Callable[[], Awaitable[Response]]
+"""Makes a response that takes time."""
+
+
+def render_refusal(status: int) -> bytes:
+    """Return the bytes of a response to what is no request, in plain text."""
+    text = f"{status} {_PHRASES[status]}"
+    head = (
+        f"HTTP/1.0 {text}\r\nConnection: close\r\nServer: fastpath\r\nX-Content-Type-Options: nosniff\r\n"
+        f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(text) + 1}\r\n"
+        f"Date: {rfc822_formatted_time()}\r\n\r\n"
+    )
+    return f"{head}{text}\n".encode()

@@ -1,19 +1,19 @@
 """Request heads: however the bytes of requests are divided, and how the long ones share a budget."""
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Callable
 
 import pytest
-from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.server.http import budgets
 from adapter.server.http.budgets import LongHeads
-from adapter.server.http.connection import ClientConnection
-from adapter.server.http.fair_queue import FairQueue
-from adapter.server.http.responses import EncodedResponse, Response
+from adapter.server.http.connection_server import ConnectionServer, ServerLimits
+from adapter.server.http.requests import HTTPRequest
+from adapter.server.http.responses import EncodedResponse, Later, Response
 from adapter.telemetry.metrics import Monitoring
 from tests.support.serving import Caller
 
@@ -30,8 +30,12 @@ def _requests(draw: st.DrawFn) -> bytes:
     method = draw(st.sampled_from(["GET", "POST"]))
     lines = [f"{method} /{draw(st.from_regex('[a-z]{0,20}', fullmatch=True))} HTTP/1.1", "Host: x"]
     lines += [f"{name}: {value}" for name, value in draw(_HEADERS)]
-    body = draw(st.binary(max_size=30)) if method == "POST" else b""
-    if method == "POST":
+    body = draw(st.binary(max_size=30) | st.just(b"\r\n\r\nGET / HTTP/1.1")) if method == "POST" else b""
+    if method == "POST" and draw(st.booleans()):
+        lines.append("Transfer-Encoding: chunked")
+        body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (body, b"\r\n\r\n") if chunk)
+        body += b"0\r\n" + draw(st.sampled_from([b"", b"X: y\r\n"])) + b"\r\n"
+    elif method == "POST":
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode() + body
 
@@ -56,6 +60,9 @@ class Transport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None: ...
     def abort(self) -> None: ...
 
@@ -69,42 +76,42 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it never holds")
 
 
-_CUTS = Monitoring().connections_closed
-
-
 class Side:
     """The server's end of a connection whose requests are answered in `turns` turns of the event loop."""
 
     def __init__(self, turns: int, *, answers_now: bool = False) -> None:
         self._turns = turns
         self.transport = Transport()
-        self.connection = ClientConnection(
-            web.Server(self._answer),
-            loop=asyncio.get_running_loop(),
-            cuts=_CUTS,
-            long_heads=LongHeads(budgets.LONG_HEADS_BYTES),
-            judge=lambda _: None,
-            turns=FairQueue(asyncio.get_running_loop(), 8),
-            answer_now=lambda request: Response(request, _OK, "") if answers_now else None,
-            head_seconds=None,
-            unread_seconds=60,
-            access_log=None,
-            lingering_time=0,
-            auto_decompress=False,
-        )
+        self._answers_now = answers_now
+        self._begun = 0
+        server = ConnectionServer(self._begin, Monitoring(), lambda _: None, ServerLimits())
+        self.connection = server()
         self.connection.connection_made(self.transport)
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    def _begin(self, request: HTTPRequest) -> Response | Later:
+        assert self._begun == self.answered, "no request is parsed ahead"
+        self._begun += 1
+        return Response(request, _OK, "") if self._answers_now else functools.partial(self._answer, request)
+
+    async def _answer(self, request: HTTPRequest) -> Response:
         for _ in range(self._turns):
             await asyncio.sleep(0)
-        await until(request.content.is_eof)
-        return web.Response(text=request.path)
+        await until(request.body.is_eof)
+        return Response(request, _OK, "")
+
+    @property
+    def expects_head(self) -> bool:
+        timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]  # of asyncio's own loops
+        return any(timer._args == ("timeout",) and not timer.cancelled() for timer in timers)
+
+    @property
+    def answered(self) -> int:
+        return self.transport.written.count(b"HTTP/1.1 200 OK")
 
     async def send(self, data: bytes) -> None:
         """Hand over bytes once the connection is read."""
         await until(lambda: self.transport.is_read)
         self.connection.data_received(data)
-        assert len(self.connection._messages) <= 1, "no request is parsed ahead"
 
 
 @given(
@@ -116,10 +123,7 @@ class Side:
 def test_each_request_is_answered_and_the_rest_is_known(
     sent: list[bytes], cuts: set[int], left: int, turns: int
 ) -> None:
-    """However the bytes are divided: only the beginning of the last head is unfinished, never a body.
-
-    A beginning that came in one piece with a body before it may be noticed with its next bytes only.
-    """
+    """However the bytes are divided: only the beginning of the last head is unfinished, never a body."""
 
     async def play() -> None:
         side = Side(turns)
@@ -128,12 +132,10 @@ def test_each_request_is_answered_and_the_rest_is_known(
         places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
         for start, end in itertools.pairwise(places):
             await side.send(stream[start:end])
-        await until(lambda: side.transport.written.count(b"HTTP/1.1 200 OK") == len(sent))
-        await until(lambda: side.connection.waits)
-        unfinished = side.connection._unfinished
-        has_body = any(each.startswith(b"POST") for each in sent)
-        assert unfinished == len(last) or (has_body and unfinished < len(last))
-        assert (side.connection._head_deadline is not None) == bool(unfinished or not sent)
+        await until(lambda: side.answered == len(sent) and side.connection.waits)
+        await asyncio.sleep(0)  # what arrived behind the last one is parsed
+        assert side.connection.may_end == (bool(sent) and not last)
+        assert side.expects_head == (bool(last) or not sent)
         assert side.transport.is_read
         side.connection.connection_lost(None)
 
@@ -151,18 +153,27 @@ async def test_requests_behind_each_other_are_answered_wherever_they_are_cut(
         side = Side(0, answers_now=answers_now)
         await side.send(stream[:cut])
         await side.send(stream[cut:])
-        await until(lambda side=side: side.transport.written.count(b" 200 OK") == 2 + bool(first))  # type: ignore[misc]
-        await until(lambda side=side: side.connection.waits)  # type: ignore[misc]
+        await until(lambda side=side: side.answered == 2 + bool(first) and side.connection.waits)  # type: ignore[misc]
         side.connection.connection_lost(None)
 
 
-async def test_blanks_that_the_parser_strips_do_not_stay() -> None:
+async def test_blanks_between_requests_begin_none() -> None:
     side = Side(0)
     for number in range(1, 4):
         await side.send(b"GET / HTTP/1.1\r\nHost:    x   \r\nX:y\r\n\r\n\r\n")
-        await until(lambda number=number: side.transport.written.count(b" 200 OK") == number)  # type: ignore[misc]
-        assert side.connection._unfinished == 0
+        await until(lambda number=number: side.answered == number)  # type: ignore[misc]
+        await until(lambda: side.connection.may_end)
+        assert not side.expects_head
     side.connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\n", b"\n\r\n", b"\r\r", b"\r\n\r"])
+async def test_a_head_ends_with_an_empty_line_and_nothing_else(end: bytes) -> None:
+    """Else the parser would take more than one request at a time."""
+    side = Side(0)
+    await side.send(b"GET / HTTP/1.1\r\nHost: x" + end + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert side.transport.written.startswith(b"HTTP/1.0 400 ")
+    assert not side.connection.is_open
 
 
 # --- long heads
