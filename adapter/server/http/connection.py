@@ -207,7 +207,7 @@ class ClientConnection(BaseProtocol):
         """Parse a piece, which completes one head or body at most. Raises HttpProcessingError."""
         parser = self._http = self._http or self._make_parser()
         messages, is_upgraded, _ = parser.feed_data(piece)
-        if len(messages) > 1:  # the parser saw an end that is none here: what follows would be lost
+        if len(messages) > 1:  # the parser saw an end that nothing here saw: what follows would be lost
             raise HttpProcessingError(code=400, message="a head within a head")
         if is_upgraded:
             self._http = None
