@@ -99,14 +99,13 @@ class Fastpath:
 
     async def start(self) -> None:
         """Start it and return when it is ready."""
-        path = f"{self._modules}:{ROOT}"
-        environment = {"POD_NAME": self.pod, "POD_NAMESPACE": self._home, "PYTHONPATH": path}
+        names = {"POD_NAME": self.pod, "POD_NAMESPACE": self._home, "PYTHONPATH": f"{self._modules}:{ROOT}"}
         with self._file.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "adapter", *self._arguments),
                 stdout=log,
                 stderr=log,
-                env=os.environ | environment,
+                env=os.environ | names,
             )
         async with limited(_START_SECONDS):
             while self.process.returncode is None:
@@ -126,7 +125,8 @@ class Fastpath:
         """End it and wait for that; nothing happens when it does not run."""
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(by)
-            self.process.send_signal(signal.SIGCONT)  # a story may have stopped it
+            if by != signal.SIGKILL:  # else this would take its exit status
+                self.process.send_signal(signal.SIGCONT)  # a story may have stopped it
             assert await self.process.wait() in {0, -signal.SIGKILL}, self.log
 
     @property
