@@ -7,9 +7,10 @@ the cluster, its owner chooses the size, and what is remembered outlives the obj
 """
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
+
+from cachetools import LRUCache
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -51,21 +52,17 @@ def remember(room: int, weigh: Callable[[K], int]) -> Callable[[Callable[[K], V]
     """
 
     def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
-        results: OrderedDict[K, V] = OrderedDict()
-        total = 0
+        results: LRUCache[K, tuple[V, int]] = LRUCache(room, getsizeof=lambda result: result[1])
 
         @functools.wraps(function)
         def remembered(argument: K) -> V:
-            nonlocal total
-            if argument in results:
-                results.move_to_end(argument)
-                return results[argument]
+            entry = results.get(argument)
+            if entry is not None:
+                return entry[0]
             result = function(argument)
-            if (weight := weigh(argument)) <= room // 64:
-                results[argument] = result
-                total += weight
-                while total > room:
-                    total -= weigh(results.popitem(last=False)[0])
+            weight = weigh(argument)
+            if weight <= room // 64:
+                results[argument] = (result, weight)
             return result
 
         remembered.kept = results  # type: ignore[attr-defined]  # for tests
