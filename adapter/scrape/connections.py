@@ -10,15 +10,15 @@ while it is kept for the next scrape.
 """
 
 import asyncio
+import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import NamedTuple
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import RawResponseMessage
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpProcessingError, HttpResponseParser, RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from adapter.errors import ScrapeError
@@ -27,8 +27,8 @@ from adapter.model.fairness import Ledger
 from adapter.model.steps import Steps
 from adapter.prometheus import endpoint
 from adapter.rules import matchers
-from adapter.scrape.bodies import BodyBuffer
-from adapter.scrape.schedule import FairTurns
+from adapter.scrape.bodies import AnswerBody, BodyBuffer
+from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.problems import SourceProblems
 
 HEADERS_TAKEN, HEADER_BYTES = 64, 4096
@@ -44,142 +44,205 @@ KEPT_SHARE = 0.75
 """The part of the files for scrapes that connections between two scrapes may have."""
 
 PIECE = 2048  # bytes that are parsed in one step, in two milliseconds at most
-_BODY_BYTES = 16 * 1024  # of a body in a connection before the rest is not parsed yet
+_READ_BUFFER = 16 * 1024  # bytes that the TLS layer reads ahead while the connection is not read
 _KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
 
 
-class PodConnection(ResponseHandler):
+class PodConnection(BaseProtocol):
     """One connection. It answers one request at a time, begun with `ask`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: FairTurns, clock: Clock) -> None:
         super().__init__(loop)
         self._turns = turns
         self._clock = clock
-        self._body: BodyBuffer | None = None
-        self._answer: StreamReader | None = EMPTY_PAYLOAD  # nothing is requested yet
+        self._http: HttpResponseParser | None = None
+        self._body: AnswerBody | None = None
+        self._message: RawResponseMessage | None = None
+        self._payload: StreamReader = EMPTY_PAYLOAD
+        self._answer: asyncio.Future[RawResponseMessage] | None = None
         self._hints = 0
         self._left = 0  # bytes that the answer may still take
         self._unparsed = b""
         self._offset = 0
-        self._is_parsing = False
+        self._job: ScrapeJob | None = None  # parses what has arrived
         self._loss: tuple[BaseException | None] | None = None
+        self.should_close = False
+        """Whether it cannot be used for another request."""
         self.expiry: asyncio.TimerHandle | None = None
         """Closes it if it is kept for too long."""
 
     @property
+    def is_open(self) -> bool:
+        return self.transport is not None and not self.transport.is_closing()
+
+    @property
     def is_answered(self) -> bool:
         """Whether all of the answer has arrived, so that each byte more is one too many."""
-        return self._answer is not None and self._answer.is_eof()
+        return self._message is not None and self._payload.is_eof()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if transport.get_extra_info("ssl_object") is not None:
-            transport.set_read_buffer_limits(high=_BODY_BYTES)  # type: ignore[attr-defined]  # of TLS transports
-        super().connection_made(transport)
+    async def ask(self, request: bytes, body: AnswerBody, most: int) -> RawResponseMessage:
+        """Send a request; return the head of its answer of up to `most` bytes once `body` is read.
 
-    async def ask(
-        self, request: bytes, body: BodyBuffer, most: int
-    ) -> tuple[RawResponseMessage, StreamReader]:
-        """Send a request; return the head and the unread body of its answer of up to `most` bytes."""
-        self._body, self._answer, self._hints, self._left = body, None, 0, most
-        self.set_response_params(
-            read_until_eof=True,
-            auto_decompress=False,
-            read_bufsize=_BODY_BYTES,
+        The body of an answer other than 200 is not read. Raises ScrapeError, and aiohttp.ClientError or
+        OSError if the connection is lost.
+        """
+        if self.transport is None:
+            raise aiohttp.ServerDisconnectedError
+        loop = asyncio.get_running_loop()
+        self._body, self._message, self._hints, self._left = body, None, 0, most
+        self._http = HttpResponseParser(
+            self,
+            loop,
+            PIECE,
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
             max_headers=HEADERS_TAKEN,
+            read_until_eof=True,
+            auto_decompress=False,
         )
-        if self.transport is not None:  # else it is lost already, as `read` says
-            self.transport.write(request)
-        while True:
-            message, payload = await self.read()
-            if not _is_hint(message):
-                return message, payload
+        self._answer = loop.create_future()
+        self.transport.write(request)
+        return await self._answer
 
-    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's own signature
-        """Go on reading. Each read of a body calls this; only after a pause something is left to parse."""
-        super().resume_reading(resume_parser and self._reading_paused)
+    # -- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if transport.get_extra_info("ssl_object") is not None:
+            transport.set_read_buffer_limits(high=_READ_BUFFER)  # type: ignore[attr-defined]  # of TLS transports
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Parse it in the turn of the namespace; without data, go on with what is not parsed yet."""
+        """Have it parsed in the turn of the namespace, and read no more until then."""
         if self.transport is None:
             return
         if self._body is None or self.is_answered:
             self._fail(_invalid("more bytes than the answer"))
             return
         self._unparsed += data
-        self._body.hold(len(self._unparsed))
-        self._pause_reading_for_buffer()
-        if not self._is_parsing:
-            self._is_parsing = True
-            self._turns.start(self._body.namespace, self._parse(self._body))
+        self._body.buffer.hold(len(self._unparsed))
+        self.transport.pause_reading()
+        if self._job is None:
+            self._job = self._turns.start(self._body.buffer.namespace, self._parse(self._body))
 
-    def _parse(self, body: BodyBuffer) -> Steps[None]:
-        while self.transport is not None:
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End once all that has arrived is parsed: with TLS the end comes although reading is paused."""
+        if self.transport is not None and self._job is not None:
+            self._loss = (exc,)
+        else:
+            self._end(exc)
+
+    # -- what the parser calls about a body
+
+    def pause_reading(self) -> None:
+        """Do nothing: all of a piece is taken at once."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's own signature
+        """Do nothing: reading goes on once all that has arrived is parsed."""
+
+    # -- parsing
+
+    def _parse(self, body: AnswerBody) -> Steps[None]:
+        while self.transport is not None and self._offset < len(self._unparsed):
             started = self._clock.monotonic()
             piece = self._unparsed[self._offset : self._offset + PIECE]
             self._offset += len(piece)
             self._left -= len(piece)
             try:
-                super().data_received(piece)
-                self._check()
+                for _ in self._feed(piece, body):
+                    body.buffer.seconds += self._clock.monotonic() - started
+                    yield
+                    started = self._clock.monotonic()
             except ScrapeError as error:
                 self._fail(error)
-            body.seconds += self._clock.monotonic() - started
-            if self._offset == len(self._unparsed) or self._reading_paused:
-                break
-            yield
-        self._is_parsing = False
+            body.buffer.seconds += self._clock.monotonic() - started
+            if self._offset < len(self._unparsed):
+                yield
+        self._job = None
         if self._offset == len(self._unparsed):
             self._unparsed, self._offset = b"", 0
-            body.hold(0)
-            self._resume_reading_for_buffer()
-            if self._loss is not None and not self._reading_paused:
-                super().connection_lost(*self._loss)
+            body.buffer.hold(0)
+            if self._loss is not None:
+                self._end(*self._loss)
+            elif self.transport is not None and not self.transport.is_closing():
+                self.transport.resume_reading()
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """End once all that has arrived is parsed: with TLS the end comes although reading is paused."""
-        if self.transport is not None and (self._is_parsing or self._reading_paused):
-            self._loss = (exc,)
-        else:
-            super().connection_lost(exc)
-
-    def _check(self) -> None:
-        """Raise ScrapeError if the pod sends more than it may."""
-        if self._exception is not None and self._answer is not None:
-            self._answer.set_exception(self._exception)  # what the parser refuses within a body
+    def _feed(self, piece: bytes, body: AnswerBody) -> Steps[None]:
+        """Parse a piece. Raises ScrapeError for what is not HTTP, or if the pod sends more than it may."""
+        assert self._http is not None, "what comes without a request is refused"
+        try:
+            messages, _, _ = self._http.feed_data(piece)
+        except Exception as error:  # aiohttp does not say what its parser raises
+            raise _invalid(getattr(error, "message", "") or type(error).__name__) from error
+        for message, payload in messages:
+            self._take(message, payload, body)
+        part = self._payload.read_nowait()
+        if part and self._message is not None and self._message.code == HTTPStatus.OK:
+            yield from body.take(part)
         if self._left < 0:
             raise ScrapeError("size", "the answer has too many bytes that are not of its body")
-        if self.is_answered and self._offset < len(self._unparsed):
-            raise _invalid("more bytes than the answer")
+        if self.is_answered:
+            if self._offset < len(self._unparsed):
+                raise _invalid("more bytes than the answer")
+            self._settle()
 
-    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take a response from the parser. Raises ScrapeError for one too many."""
-        message, payload = data
-        if self._answer is not None:
+    def _take(self, message: RawResponseMessage, payload: StreamReader, body: AnswerBody) -> None:
+        if self._message is not None:
             raise _invalid("more than one response")
-        if not _is_hint(message):
-            self._answer = payload
-        elif self._hints == MOST_HINTS:
-            raise _invalid(f"more than {MOST_HINTS} informational responses")
-        self._hints += 1
-        super().feed_data(data, size)
+        if message.code < HTTPStatus.OK and message.code != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._hints += 1
+            if self._hints > MOST_HINTS:
+                raise _invalid(f"more than {MOST_HINTS} informational responses")
+            return
+        self._message, self._payload = message, payload
+        self.should_close = message.should_close or message.code == HTTPStatus.SWITCHING_PROTOCOLS
+        if message.code == HTTPStatus.OK:
+            body.begin(message.headers)
+        else:
+            self._settle()
+
+    # -- the end
 
     def _fail(self, error: ScrapeError) -> None:
         """Close the connection; the scrape fails if it has not ended."""
         self.abort()
         self._unparsed, self._offset = b"", 0
-        self.set_exception(error)
-        if self._answer is not None:
+        self._settle(error)
+
+    def abort(self) -> None:
+        """Close the connection. The scrape has ended, and its body may be closed: no more of it is parsed."""
+        self.should_close, self._http = True, None
+        if self._job is not None:
+            self._turns.abort(self._job)
+        if self.transport is not None:
+            self.transport.abort()
+            self.transport = None
+
+    def _end(self, exc: BaseException | None) -> None:
+        """End the answer: a body without a length is whole now, any other is cut."""
+        if self._message is not None and self._http is not None:
+            with contextlib.suppress(HttpProcessingError):
+                self._http.feed_eof()
+        if self.is_answered:
+            self._settle()
+        elif self._message is not None:
+            self._settle(aiohttp.ClientPayloadError())
+        else:
+            self._settle(exc if isinstance(exc, OSError) else aiohttp.ServerDisconnectedError())
+        self.should_close, self._http = True, None
+        super().connection_lost(exc)
+
+    def _settle(self, error: Exception | None = None) -> None:
+        """End what waits for the answer: with an error, or if there is none, with the head."""
+        if self._answer is None or self._answer.done():
+            return
+        if error is None and self._message is not None:
+            self._answer.set_result(self._message)
+        elif error is not None:
             self._answer.set_exception(error)
 
 
-def _is_hint(message: RawResponseMessage) -> bool:
-    return message.code < 200 and message.code != 101
-
-
 def _invalid(what: str) -> ScrapeError:
-    return ScrapeError("status", f"invalid HTTP response: {what}")
+    return ScrapeError("status", matchers.shorten(f"invalid HTTP response: {what}"))
 
 
 class PodPlace(NamedTuple):
@@ -206,16 +269,16 @@ class PodConnections:
         while self._kept:
             self._drop(next(iter(self._kept)))
 
-    @asynccontextmanager
     async def exchange(
-        self, place: PodPlace, request: bytes, body: BodyBuffer, most: int
-    ) -> AsyncIterator[tuple[RawResponseMessage, StreamReader]]:
-        """Send a request and yield its answer, with the body unread. Raises ScrapeError.
+        self, place: PodPlace, request: bytes, body: AnswerBody, most: int
+    ) -> RawResponseMessage:
+        """Send a request and return the head of its answer, as `PodConnection.ask` does.
 
         It is sent again if the pod had closed the connection that was kept.
         """
-        is_over = self._busy.put(body.namespace, body, 1)
-        while is_over and (loss := self._busy.loss(body.namespace)) is not None:
+        buffer = body.buffer
+        is_over = self._busy.put(buffer.namespace, buffer, 1)
+        while is_over and (loss := self._busy.loss(buffer.namespace)) is not None:
             self._busy.put(loss.holder.namespace, loss.holder, 0)
             loss.holder.lose(loss.reason)
         connection: PodConnection | None = None
@@ -226,15 +289,13 @@ class PodConnections:
                 if connection is None:
                     connection = await self._connect(place)
                 try:
-                    answer = await connection.ask(request, body, most)
-                    break
-                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                    return await connection.ask(request, body, most)
+                except (aiohttp.ServerDisconnectedError, OSError):
                     connection.abort()
                     if not was_kept:
                         raise
-            yield answer
         finally:
-            self._busy.put(body.namespace, body, 0)
+            self._busy.put(buffer.namespace, buffer, 0)
             if connection is not None:
                 self._keep(place, connection)
 
@@ -244,7 +305,7 @@ class PodConnections:
             return None
         if connection.expiry is not None:
             connection.expiry.cancel()
-        return connection if connection.is_connected() else None
+        return connection if connection.is_open else None
 
     async def _connect(self, place: PodPlace) -> PodConnection:
         while self._kept and self._busy.total + len(self._kept) > self._files:

@@ -7,28 +7,23 @@ bounded, the bytes beside the body as well (`connections`), and all bodies share
 
 import asyncio
 import ssl
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import aiohttp
-from aiohttp import http_exceptions
-from aiohttp.streams import StreamReader
 
 from adapter.config import scrape_keys
 from adapter.config.rules_config import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.pod_networks import PodNetworks
-from adapter.model.steps import Steps
 from adapter.prometheus import client, connection
 from adapter.prometheus.connection import FollowedFiles
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
-from adapter.scrape.bodies import BodyBuffer
+from adapter.scrape.bodies import AnswerBody, BodyBuffer
 from adapter.scrape.connections import FRAMING_BYTES, PodConnections, PodPlace
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
@@ -41,7 +36,6 @@ _HEADERS = (
     "Accept-Encoding: identity\r\n"
     "User-Agent: fastpath\r\n"
 )
-_UNZIPPED_BYTES = 256 * 1024  # in one step of the event loop
 
 
 class ScrapeEndpoint(NamedTuple):
@@ -110,7 +104,7 @@ class Scraper:
         except TimeoutError as error:
             buffer.check()
             raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
-        except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             mapped = client.map_error(error)
             raise ScrapeError(mapped.kind, str(mapped)) from error
         finally:
@@ -133,61 +127,14 @@ class Scraper:
             server_name = (access.tls and access.tls.server_name) or address
         place = PodPlace(address, endpoint.port, context, server_name)
         most = 2 * access.max_bytes + FRAMING_BYTES
-        async with self._connections.exchange(place, f"{head}\r\n".encode(), buffer, most) as answer:
-            message, body = answer
-            if message.code != 200:
-                if message.code == 401 and token is not None:
-                    token.refuse()
-                note = ", and redirects are not followed" if 300 <= message.code < 400 else ""
-                raise ScrapeError("status", f"HTTP status {message.code}{note}")
-            content = await self._read(message.headers, body, access, buffer)
-            return ScrapedBody(content, exposition.is_openmetrics(message.headers.get("Content-Type", "")))
-
-    async def _read(
-        self, headers: Mapping[str, str], body: StreamReader, access: Access, buffer: BodyBuffer
-    ) -> bytes:
-        """Return the unzipped body. Raises ScrapeError beyond a limit."""
-        encoding = headers.get("Content-Encoding", "identity").strip().lower()
-        if encoding not in {"identity", "", "gzip", "x-gzip"}:
-            text = f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
-            raise ScrapeError("decode", text)
-        unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
-        # both sides of the gzip stream are bounded: a small body can unzip to gigabytes, a large one to
-        # nothing
-        left = unread = access.max_bytes
-        lines = access.max_lines
-        if int(headers.get("Content-Length", 0)) > left:
-            raise _too_large(access)
-
-        def take(part: bytes) -> None:
-            nonlocal left, lines
-            left -= len(part)
-            if left < 0 or unread < 0:
-                raise _too_large(access)
-            lines -= part.count(b"\n")
-            if lines < 0:
-                raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
-            buffer.add(part)
-
-        while chunk := await body.readany():
-            unread -= len(chunk)
-            if unzip is None:
-                take(chunk)
-                continue
-            job = self._connections.turns.start(buffer.namespace, _unzip(unzip, chunk, take))
-            await self._connections.turns.finish(job)
-            buffer.seconds += job.seconds
-        if unzip is not None and not unzip.eof:
-            raise ScrapeError("decode", "the gzip body is truncated")
-        content = buffer.content()
-        # a connection that breaks looks like the end of a body without a length, a cut line like a smaller
-        # value
-        delimited = "Content-Length" in headers or "Transfer-Encoding" in headers
-        if content and not delimited and not content.endswith(b"\n"):
-            raise ScrapeError(
-                "decode", "the body ends within a line and has no length, so it may be truncated"
-            )
-        return content
+        body = AnswerBody(buffer, access)
+        answer = await self._connections.exchange(place, f"{head}\r\n".encode(), body, most)
+        if answer.code != 200:
+            if answer.code == 401 and token is not None:
+                token.refuse()
+            note = ", and redirects are not followed" if 300 <= answer.code < 400 else ""
+            raise ScrapeError("status", f"HTTP status {answer.code}{note}")
+        return ScrapedBody(body.finish(), exposition.is_openmetrics(answer.headers.get("Content-Type", "")))
 
     async def _context(self, tls: EndpointTLS) -> ssl.SSLContext:
         """Return the context of a rule, which changes only with its CA file: connections are kept by it."""
@@ -238,23 +185,3 @@ class Scraper:
         if own == text:
             raise ValueError("a token other than that of our own service account")
         return header
-
-
-def _unzip(unzip: "zlib._Decompress", chunk: bytes, take: Callable[[bytes], None]) -> Steps[None]:
-    """Unzip a chunk in small parts, because a kilobyte may unzip to a megabyte."""
-    while True:
-        try:
-            part = unzip.decompress(chunk, _UNZIPPED_BYTES)
-        except zlib.error as error:
-            raise ScrapeError("decode", "the body is not valid gzip") from error
-        if unzip.unused_data:
-            raise ScrapeError("decode", "data follows the gzip body")
-        take(part)
-        chunk = unzip.unconsumed_tail
-        if not chunk and len(part) < _UNZIPPED_BYTES:
-            return
-        yield
-
-
-def _too_large(access: Access) -> ScrapeError:
-    return ScrapeError("size", f"the body is larger than {access.max_bytes} bytes")

@@ -1,13 +1,16 @@
 """Connections to pods: what is kept, within how many files, and what ends a connection."""
 
 import asyncio
+import gzip
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from adapter.compose.clock import SystemClock
 from adapter.errors import ScrapeError
-from adapter.scrape.bodies import BodyBudget
+from adapter.scrape.bodies import AnswerBody, BodyBudget
 from adapter.scrape.connections import MOST_HINTS, PodConnection
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.schedule import FairTurns
@@ -17,6 +20,7 @@ from tests.support.waiting import until
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nx 1\n"
 HINT = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+SIZE = 20_000_000
 SECOND = "invalid HTTP response: more than one response"
 
 
@@ -92,7 +96,9 @@ async def test_what_was_not_parsed_is_not_charged_to_a_body_that_is_closed(tmp_p
         await loop.create_connection(lambda: connection, "127.0.0.1", pod.endpoint.port)
         body = bodies.open("shop")
         body.add(b"x 1\n")
-        asking = asyncio.create_task(connection.ask(b"GET / HTTP/1.1\r\n\r\n", body, 1000))
+        asking = asyncio.create_task(
+            connection.ask(b"GET / HTTP/1.1\r\n\r\n", AnswerBody(body, ACCESS), 1000)
+        )
         await asyncio.sleep(0)
         connection.data_received(ANSWER)
         assert bodies.size == 4 + len(ANSWER)
@@ -104,11 +110,33 @@ async def test_what_was_not_parsed_is_not_charged_to_a_body_that_is_closed(tmp_p
         assert bodies.size == 0
 
 
+async def test_what_is_still_unzipped_when_the_scrape_ends_is_not_charged(tmp_path: Path) -> None:
+    clock, bodies, loop = SystemClock(), BodyBudget(), asyncio.get_running_loop()
+    connection = PodConnection(loop, turns := FairTurns(clock), clock)
+    async with scraping(tmp_path, [pod := WirePod(None)]):
+        await loop.create_connection(lambda: connection, "127.0.0.1", pod.endpoint.port)
+        buffer = bodies.open("shop")
+        body = AnswerBody(buffer, replace(ACCESS, max_bytes=SIZE))
+        asking = asyncio.create_task(connection.ask(b"GET / HTTP/1.1\r\n\r\n", body, SIZE))
+        await asyncio.sleep(0)
+        bomb = gzip.compress(b"#" * SIZE)
+        connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + bomb)
+        await until(lambda: bodies.size > 100_000)
+        assert bodies.size < SIZE, "a turn unzips a part"
+        asking.cancel()
+        connection.abort()
+        buffer.close()
+        await turns.finish(turns.start("shop", (None for _ in range(2))))
+
+        assert bodies.size == 0
+
+
 async def test_what_has_arrived_before_the_end_is_parsed_before_it(tmp_path: Path) -> None:
     """With TLS a connection is lost although its reading is paused."""
     clock, loop, content = FakeClock(), asyncio.get_running_loop(), b"x 1\n" * 12_000
     async with scraping(tmp_path, [pod := WirePod(None)]):
-        with closing(BodyBudget().open("shop")) as body:
+        with closing(BodyBudget().open("shop")) as buffer:
+            body = AnswerBody(buffer, ACCESS)
             transport, connection = await loop.create_connection(
                 lambda: PodConnection(loop, FairTurns(clock), clock), "127.0.0.1", pod.endpoint.port
             )
@@ -116,8 +144,8 @@ async def test_what_has_arrived_before_the_end_is_parsed_before_it(tmp_path: Pat
             await asyncio.sleep(0)
             connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + content)
             connection.connection_lost(None)
-            _, answer = await asking
-            assert await answer.read() == content
+            await asking
+            assert body.finish() == content
             assert connection.should_close
             transport.abort()
 
