@@ -232,7 +232,7 @@ class PodConnection(BaseProtocol):
         super().connection_lost(exc)
 
     def _settle(self, error: Exception | None = None) -> None:
-        """End what waits for the answer: with an error, or if there is none, with the head."""
+        """End the answer: with an error, or with the head if no error is given."""
         if self._answer is None or self._answer.done():
             return
         if error is None and self._message is not None:
