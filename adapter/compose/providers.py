@@ -108,8 +108,8 @@ async def open_runtime(
     options: Options, clock: Clock, monitoring: Monitoring, problems: ProblemLog, stack: AsyncExitStack
 ) -> Runtime:
     """Connect to the API server and Prometheus and build what uses the connections; `stack` closes it all."""
-    kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
-    configuration = await credentials.load_configuration(kubeconfig, clock, problems)
+    files = [Path(options.lister_kubeconfig)] if options.lister_kubeconfig else []
+    configuration = await credentials.load_configuration(files, clock, problems)
     client = await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
     client.server_clock = ServerClock(clock, problems)
     prometheus = await PrometheusClient.open(options, clock, monitoring, problems)

@@ -175,9 +175,9 @@ async def _load_configuration(
     In this order: the kubeconfig of the flag, the pod's service account, the kubeconfig of the lister.
     """
     if kubeconfig:
-        return await credentials.load_configuration(Path(kubeconfig), clock, problems, flag=flag)
+        return await credentials.load_configuration([Path(kubeconfig)], clock, problems, flag=flag)
     try:
-        return await credentials.load_configuration(None, clock, problems, flag=flag)
+        return await credentials.load_configuration([], clock, problems, flag=flag)
     except InputError as error:
         if not options.lister_kubeconfig:
             expected = (
@@ -185,4 +185,4 @@ async def _load_configuration(
                 "cluster: an API server authenticates and authorizes callers"
             )
             raise InputError([Fault(flag, "", expected)]) from error
-    return await credentials.load_configuration(Path(options.lister_kubeconfig), clock, problems)
+    return await credentials.load_configuration([Path(options.lister_kubeconfig)], clock, problems)

@@ -1,4 +1,4 @@
-"""Where the API server is and which identity we have there: a kubeconfig, else the Pod's service account.
+"""Where the API server is and which identity we have there: kubeconfig files, else the Pod's service account.
 
 Whatever renews credentials (token files, exec plugins) may fail for a while. Then the old credentials stay in
 use: only the API server can decide whether they are still valid.
@@ -8,8 +8,9 @@ import asyncio
 import dataclasses
 import os
 import socket
+import ssl
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from adapter import errors, net
@@ -50,22 +51,32 @@ class ClientConfiguration:
     authorization: Callable[[], Awaitable[str]] = _without_credentials
     namespace: str = ""
     """That of the context of a kubeconfig, "" if it names none."""
+    contexts: list[ssl.SSLContext] = dataclasses.field(default_factory=list)
+    """Those of the connections, which get a certificate that is renewed."""
+
+    def use_certificate(self, cert_file: str, key_file: str) -> None:
+        """Use a certificate for new connections. OSError if the files do not fit; then the old one stays."""
+        if cert_file:
+            # a context that refuses a key has the new certificate already, so that another one tries them
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), *self.contexts):
+                context.load_cert_chain(cert_file, key_file or None)
+        self.cert_file, self.key_file = cert_file, key_file
 
 
 async def load_configuration(
-    file: Path | None,
+    files: Sequence[Path],
     clock: Clock,
     problems: ProblemLog,
     *,
     flag: str = FLAG,
     context: str | None = None,
 ) -> ClientConfiguration:
-    """Load the configuration from the kubeconfig `file`, or if that is None from the Pod of this process.
+    """Load the configuration from kubeconfig files, without files from the Pod of this process.
 
-    `context` names a context of the file, None for the current one. Raises `errors.InputError`, which names
+    `context` names a context of the files, None for the current one. Raises `errors.InputError`, which names
     `flag`, if the configuration cannot be loaded.
     """
-    if file is None:
+    if not files:
         try:
             return _read_service_account(clock, problems)
         except (OSError, ValueError) as error:
@@ -75,23 +86,36 @@ async def load_configuration(
                 f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
                 f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
-    if not await asyncio.to_thread(file.is_file):
-        raise _refuse(flag, str(file), "expected a kubeconfig file; there is no such file")
+    for file in files:
+        if not await asyncio.to_thread(file.is_file):
+            raise _refuse(flag, str(file), "expected a kubeconfig file; there is no such file")
+    name = context or ""
     try:
-        loaded = kubeconfig.Kubeconfig(file, context, clock)
+        name = name or kubeconfig.read_current_context(files)
+        loaded = kubeconfig.Kubeconfig(files, name, clock)
         header = await loaded.authorize()
-        certificates = loaded.find_certificates()
     except kubeconfig.UNUSABLE as error:
-        raise _refuse(flag, str(file), f"expected a usable kubeconfig file ({_sentence(error)})") from error
-    return ClientConfiguration(
-        loaded.host,
-        *certificates,
-        loaded.verify,
-        loaded.tls_server_name,
-        loaded.proxy,
-        _Renewal(header, loaded.authorize, kubeconfig.UNUSABLE, clock, problems),
+        of = f"context {name}: " if name else ""
+        expected = f"expected a usable kubeconfig file ({of}{_sentence(error)})"
+        raise _refuse(flag, os.pathsep.join(map(str, files)), expected) from error
+
+    async def renew() -> str:
+        renewed = await loaded.authorize()
+        configuration.use_certificate(*loaded.certificate)
+        return renewed
+
+    said = loaded.configuration
+    configuration = ClientConfiguration(
+        said.host or "",
+        said.ssl_ca_cert or "",
+        *loaded.certificate,
+        said.verify_ssl,
+        said.tls_server_name or "",
+        said.proxy or "",
+        _Renewal(header, renew, kubeconfig.UNUSABLE, clock, problems),
         loaded.namespace,
     )
+    return configuration
 
 
 def _read_service_account(clock: Clock, problems: ProblemLog) -> ClientConfiguration:

@@ -1,25 +1,33 @@
-"""Reads kubeconfig files as kubectl does: contexts, certificates, tokens, exec plugins.
+"""Reads kubeconfig files with kubernetes-asyncio, and the tokens and certificates that they name.
 
-A reader of our own, because kubernetes-asyncio loads the models of all Kubernetes objects with its own
-(docs/decisions/pod-credentials.md). It reads one file, and never writes to it.
+The library imports the models of all Kubernetes objects, which take 35 MiB. So it is imported when a file is
+read, and a pod of the cluster reads none. Where the library does not do what kubectl does, it is given what
+kubectl would use (docs/decisions/pod-credentials.md): of several files the first that has a name counts, a
+null is absent, the names of files are relative to the file that has them, and a token file counts before a
+token.
 """
 
-import asyncio
 import atexit
 import base64
+import contextlib
 import datetime as dt
 import functools
-import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+import aiohttp
 import msgspec
 import yaml
 
+from adapter import net
+from adapter.kubernetes import oidc
 from adapter.model.clock import Clock
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import Configuration
 
 UNUSABLE: tuple[type[Exception], ...] = (
     OSError,
@@ -34,7 +42,7 @@ _EXPIRY_MARGIN = 300.0
 """How long before its end an exec plugin's credential is renewed, in seconds."""
 
 
-class _Cluster(msgspec.Struct, rename="kebab", frozen=True):
+class _Cluster(msgspec.Struct, rename="kebab", frozen=True, omit_defaults=True):
     server: str
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -57,7 +65,7 @@ class _Plugin(msgspec.Struct, rename="camel", frozen=True):
 
 class _AuthProvider(msgspec.Struct, frozen=True):
     name: str = ""
-    config: Mapping[str, object] = {}
+    config: Mapping[str, str] = {}
 
 
 class _User(msgspec.Struct, rename="kebab", frozen=True):
@@ -110,85 +118,149 @@ class _Credential(msgspec.Struct, rename="camel", frozen=True):
     client_key_data: str = ""
 
 
-class _ExecCredential(msgspec.Struct, rename="camel", frozen=True):
-    api_version: str
-    status: _Credential
-
-
 _T = TypeVar("_T", _NamedCluster, _NamedContext, _NamedUser)
 
 
-class Kubeconfig:
-    """A context of a file: its cluster and its user. Raises any of `UNUSABLE`, as all of its methods do."""
+def read_current_context(files: Iterable[Path]) -> str:
+    """Return the name of the current context, "" if no file has one. Raises any of `UNUSABLE`."""
+    return next(filter(None, (_read(file).current_context for file in files)), "")
 
-    def __init__(self, file: Path, context: str | None, clock: Clock) -> None:
-        self._folder = file.parent
+
+class Kubeconfig:
+    """A context of some files: its cluster and its user. Raises any of `UNUSABLE`, as all of its methods do.
+
+    After `authorize`, `configuration` is what the library has read.
+    """
+
+    configuration: "Configuration"
+
+    def __init__(self, files: Sequence[Path], context: str, clock: Clock) -> None:
         self._clock = clock
-        document = msgspec.convert(_drop_nulls(yaml.safe_load(file.read_bytes())), _File)
-        name = document.current_context if context is None else context
-        chosen = _find(document.contexts, "contexts", name).context
-        self._cluster = _find(document.clusters, "clusters", chosen.cluster).cluster
-        self._user = _find(document.users, "users", chosen.user).user if chosen.user else _User()
+        read = [(file, _read(file)) for file in files]
+        _, chosen = _find([(file, said.contexts) for file, said in read], "contexts", context)
+        self.namespace = chosen.context.namespace
+        clusters = [(file, said.clusters) for file, said in read]
+        file, found = _find(clusters, "clusters", chosen.context.cluster)
+        authority = found.cluster.certificate_authority, found.cluster.certificate_authority_data
+        self._cluster: dict[str, object] = msgspec.to_builtins(found.cluster)
+        self._cluster.pop("certificate-authority-data", None)
+        self._cluster |= {"certificate-authority": _name_file(file, *authority)} if any(authority) else {}
+        self._file, self._user = file, _NamedUser("")
+        if chosen.context.user:
+            users = [(file, said.users) for file, said in read]
+            self._file, self._user = _find(users, "users", chosen.context.user)
         self._credential: _Credential | None = None
-        self.host = self._cluster.server.rstrip("/")
-        self.verify = not self._cluster.insecure_skip_tls_verify
-        self.tls_server_name = self._cluster.tls_server_name
-        self.proxy = self._cluster.proxy_url
-        self.namespace = chosen.namespace
+
+    @property
+    def certificate(self) -> tuple[str, str]:
+        """The files of the client's certificate and its key, "" for none."""
+        return self.configuration.cert_file or "", self.configuration.key_file or ""
 
     async def authorize(self) -> str:
         """Return the value of the Authorization header, renewed if it is due, "" for none."""
-        user, token = self._user, ""
+        from kubernetes_asyncio import client, config  # noqa: PLC0415 - only where a kubeconfig is given
+
+        document = {
+            "contexts": [{"name": "context", "context": {"cluster": "cluster", "user": "user"}}],
+            "clusters": [{"name": "cluster", "cluster": self._cluster}],
+            "users": [{"name": "user", "user": await self._prepare_user()}],
+        }
+        configuration = client.Configuration()
+        with _explained("credentials"):
+            await config.load_kube_config_from_dict(document, "context", configuration)
+        self.configuration = configuration
+        return str(configuration.api_key.get("BearerToken", ""))
+
+    async def _prepare_user(self) -> dict[str, str]:
+        """Return what the library is to read of the user: a token or a password, and certificates."""
+        user = self._user.user
+        certificate = _name_file(self._file, user.client_certificate, user.client_certificate_data)
+        key = _name_file(self._file, user.client_key, user.client_key_data)
+        said: dict[str, str] = {}
         if user.token_file:
-            token = (self._folder / user.token_file).read_text(encoding="utf-8")
+            # files and programs end a token with a newline, which a header must not contain
+            said = {"token": (self._file.parent / user.token_file).read_text(encoding="utf-8").strip()}
         elif user.token:
-            token = user.token
+            said = {"token": user.token.strip()}
         elif user.username:
-            return "Basic " + base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
+            said = {"username": user.username, "password": user.password}
         elif user.exec is not None:
-            token = (await self._execute(user.exec)).token
+            answer = await self._run(user.exec)
+            said = {"token": answer.token.strip()}
+            if answer.client_certificate_data:
+                certificate, key = map(_write_file, (answer.client_certificate_data, answer.client_key_data))
         elif user.auth_provider is not None:
-            token = _token_of_provider(user.auth_provider)
-        # token files usually end with a newline, which a header must not contain
-        return f"Bearer {token.strip()}" if token else ""
+            said = {"token": await self._ask_issuer()}
+        files = {"client-certificate": certificate, "client-key": key}
+        return said | {name: file for name, file in files.items() if file}
 
-    def find_certificates(self) -> tuple[str, str, str]:
-        """Return the files of authority, certificate and key, "" for none; after `authorize`.
+    async def _run(self, plugin: _Plugin) -> _Credential:
+        """Return the credential of an exec plugin, which is run again if the last may have expired."""
+        from kubernetes_asyncio.config.exec_provider import ExecProvider  # noqa: PLC0415 - as above
+        from kubernetes_asyncio.config.kube_config import ConfigNode  # noqa: PLC0415 - as above
 
-        Inline content is written to a file, which only its owner can read, and which is removed at exit.
-        """
-        cluster, user, answer = self._cluster, self._user, self._credential or _Credential()
-        if not self.host.startswith("https://"):
-            return "", "", ""
-        if answer.client_certificate_data:
-            certificate, key = map(_write_file, (answer.client_certificate_data, answer.client_key_data))
-        else:
-            certificate = self._find_file(user.client_certificate, user.client_certificate_data)
-            key = self._find_file(user.client_key, user.client_key_data)
-        authority = self._find_file(cluster.certificate_authority, cluster.certificate_authority_data)
-        return authority, certificate, key
-
-    def _find_file(self, name: str, encoded: str) -> str:
-        if encoded:
-            return _write_file(base64.b64decode(encoded).decode())
-        return str(self._folder / name) if name else ""
-
-    async def _execute(self, plugin: _Plugin) -> _Credential:
-        """Return the credential of a plugin, which is run again if the last may have expired."""
         known = self._credential
         if known is not None and known.expiration_timestamp is not None:
             left = known.expiration_timestamp.timestamp() - self._clock.wall()
             if left >= _EXPIRY_MARGIN:
                 return known
-        self._credential = await _run(plugin, self._folder)
-        return self._credential
+        written = msgspec.to_builtins(plugin)
+        if "/" in plugin.command:  # as kubectl: relative to the file
+            written["command"] = str(self._file.parent / plugin.command)
+        with _explained(f"exec: {plugin.command}"):
+            status = await ExecProvider(ConfigNode("exec", written)).run()
+        answer = msgspec.convert(_drop_nulls(status), _Credential)
+        if not answer.token and not (answer.client_certificate_data and answer.client_key_data):
+            raise ValueError(f"exec: {plugin.command}: expected a token, or a certificate with its key")
+        self._credential = answer
+        return answer
+
+    async def _ask_issuer(self) -> str:
+        """Return the token of an OIDC issuer. The file is read each time, because kubectl renews it too."""
+        _, found = _find([(self._file, _read(self._file).users)], "users", self._user.name)
+        provider = found.user.auth_provider or _AuthProvider()
+        if provider.name != "oidc":
+            text = f"auth-provider: {provider.name}: expected oidc, or an exec plugin in its place"
+            raise ValueError(text)
+        with _explained("auth-provider: oidc"):
+            return await oidc.renew(
+                self._file.resolve(), self._user.name, provider.config, self._clock.wall()
+            )
 
 
-def _find(entries: Sequence[_T], kind: str, name: str) -> _T:
-    named = [entry for entry in entries if entry.name == name]
-    if len(named) != 1:
-        raise ValueError(f"{kind}: expected one with the name {name!r}, found {len(named)}")
-    return named[0]
+def _read(file: Path) -> _File:
+    return msgspec.convert(_drop_nulls(yaml.safe_load(file.read_bytes())), _File)
+
+
+def _find(lists: Iterable[tuple[Path, Sequence[_T]]], kind: str, name: str) -> tuple[Path, _T]:
+    """Return the entry of the first file that has one of the name, and that file."""
+    for file, entries in lists:
+        named = [entry for entry in entries if entry.name == name]
+        if len(named) > 1:
+            raise ValueError(f"{kind}: expected one with the name {name!r}, found {len(named)}")
+        if named:
+            return file, named[0]
+    raise ValueError(f"{kind}: expected one with the name {name!r}, found 0")
+
+
+def _name_file(file: Path, name: str, encoded: str) -> str:
+    """Return the name of a file, which a kubeconfig names or has the content of, "" for none."""
+    if encoded:
+        return _write_file(base64.b64decode(encoded).decode())
+    return str(file.parent / name) if name else ""
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Raise ValueError in place of the exceptions of the library."""
+    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - as above
+
+    try:
+        yield
+    except (ConfigException, aiohttp.ClientError) as error:
+        raise ValueError(
+            f"{what}: {net.describe_error(error).removeprefix('exec: ').removeprefix('oidc: ')}"
+        ) from error
 
 
 def _drop_nulls(value: object) -> object:
@@ -196,57 +268,6 @@ def _drop_nulls(value: object) -> object:
     if isinstance(value, dict):
         return {key: _drop_nulls(part) for key, part in value.items() if part is not None}
     return [_drop_nulls(part) for part in value] if isinstance(value, list) else value
-
-
-def _token_of_provider(provider: _AuthProvider) -> str:
-    """Return the token that kubectl has stored; ValueError without one.
-
-    Only kubectl renews it: an issuer may accept a refresh token once, and the new one belongs in the file.
-    """
-    token = provider.config.get("id-token")
-    if provider.name != "oidc" or not isinstance(token, str):
-        raise ValueError(
-            f"auth-provider: {provider.name}: expected oidc with an id-token, or an exec plugin in its place"
-        )
-    return token
-
-
-async def _run(plugin: _Plugin, folder: Path) -> _Credential:
-    """Run an exec plugin and return its answer. It shares our standard input, so it may prompt."""
-    name = plugin.command
-    command = str(folder / name) if "/" in name else name  # as kubectl: relative to the file
-    request = {
-        "apiVersion": plugin.api_version,
-        "kind": "ExecCredential",
-        "spec": {"interactive": os.isatty(0)},
-    }
-    variables = {variable.name: variable.value for variable in plugin.env}
-    process = await asyncio.create_subprocess_exec(
-        command,
-        *plugin.args,
-        env=os.environ | variables | {"KUBERNETES_EXEC_INFO": json.dumps(request)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        output, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    if process.returncode:
-        message = errors.decode(errors="replace").strip()
-        raise ValueError(f"exec: {name}: exit status {process.returncode}: {message}")
-    try:
-        answer = msgspec.convert(_drop_nulls(msgspec.json.decode(output)), _ExecCredential)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"exec: {name}: expected an ExecCredential: {error}") from error
-    if answer.api_version != plugin.api_version:
-        raise ValueError(f"exec: {name}: expected {plugin.api_version}, not {answer.api_version}")
-    if not answer.status.token and not (
-        answer.status.client_certificate_data and answer.status.client_key_data
-    ):
-        raise ValueError(f"exec: {name}: expected a token, or a certificate with its key")
-    return answer.status
 
 
 @functools.cache

@@ -345,4 +345,5 @@ def _build_context(configuration: ClientConfiguration, flag: str) -> ssl.SSLCont
     if not configuration.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    configuration.contexts.append(context)
     return context

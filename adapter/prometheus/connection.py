@@ -296,7 +296,7 @@ async def _resolve_tls(
         return TLSFiles(f"{credentials.SERVICE_ACCOUNT}/ca.crt", own.cert_file, own.key_file), token, ""
     if kubeconfig:
         try:
-            cluster = await credentials.load_configuration(Path(kubeconfig), clock, problems)
+            cluster = await credentials.load_configuration([Path(kubeconfig)], clock, problems)
         except InputError as error:
             named = [replace(fault, path="--prometheus-auth-config") for fault in error.faults]
             raise InputError(named) from error

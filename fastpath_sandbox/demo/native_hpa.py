@@ -311,7 +311,7 @@ async def running(
     problems = ProblemLog(Monitoring(), clock)
     async with contextlib.AsyncExitStack() as stack:
         files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
-        loaded = [await credentials.load_configuration(file, clock, problems) for file in files]
+        loaded = [await credentials.load_configuration([file], clock, problems) for file in files]
         cluster, metrics = [
             await stack.enter_async_context(await client.connect(config, random=random)) for config in loaded
         ]

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import urlsplit
 
-import yaml
-
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
 from adapter.config.option_fields import CommandOptions, arguments, option, text_option
@@ -56,30 +54,23 @@ class KubeconfigOptions(CommandOptions):
             yield Fault("--as", "", "expected the name of a user")
 
 
-def find_file(options: KubeconfigOptions) -> Path | None:
-    """Return the file given, or else the one that kubectl takes; None means the pod's service account."""
+def find_files(options: KubeconfigOptions) -> list[Path]:
+    """Return the file given, or else those that kubectl takes; none means the pod's service account."""
     if options.kubeconfig:
-        return Path(options.kubeconfig)
-    listed = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    if len(listed) > 1:
-        raise InputError([Fault("$KUBECONFIG", "", "names several files: expected one, or --kubeconfig")])
-    if listed:
-        return Path(listed[0])
-    default = Path("~/.kube/config").expanduser()
-    return default if default.exists() else None
+        return [Path(options.kubeconfig)]
+    listed = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    there = [path for path in listed or [Path("~/.kube/config").expanduser()] if path.exists()]
+    return there or listed  # some may be absent, but not all
 
 
 def read_context(options: KubeconfigOptions) -> str:
-    """Return the name of the context that is used, "" in a pod or where the file does not name it."""
-    file = find_file(options)
-    if options.context or file is None:
-        return options.context
-    # `connect` reports what is wrong
-    with contextlib.suppress(OSError, ValueError, RecursionError, yaml.YAMLError):
-        document = yaml.safe_load(file.read_text())
-        if isinstance(document, dict):
-            return str(document.get("current-context") or "")
-    return ""
+    """Return the name of the context that is used, "" in a pod or where no file names it."""
+    from adapter.kubernetes import kubeconfig  # noqa: PLC0415 - aiohttp takes a quarter of a second
+
+    if not options.context:
+        with contextlib.suppress(*kubeconfig.UNUSABLE):  # `connect` reports what is wrong
+            return kubeconfig.read_current_context(find_files(options))
+    return options.context
 
 
 _Options = TypeVar("_Options", bound=KubeconfigOptions)
@@ -208,15 +199,15 @@ async def connect(
     from adapter.telemetry.metrics import Monitoring  # noqa: PLC0415
     from adapter.telemetry.problems import ProblemLog  # noqa: PLC0415
 
-    file = find_file(options)
-    if file is None and options.context:
+    files = find_files(options)
+    if not files and options.context:
         raise InputError(
             [Fault("--context", options.context, "expected a kubeconfig: set KUBECONFIG or --kubeconfig")]
         )
     clock = SystemClock()
     problems = ProblemLog(Monitoring(), clock)
     configuration = await credentials.load_configuration(
-        file, clock, problems, flag="--kubeconfig", context=options.context or None
+        files, clock, problems, flag="--kubeconfig", context=options.context or None
     )
     opened = await client.connect(
         configuration,

@@ -95,7 +95,7 @@ async def open_servers(
     problems = ProblemLog(monitoring, clock)
     cluster, prometheus = None, None
     if kubeconfig:
-        configuration = await credentials.load_configuration(Path(kubeconfig), clock, problems)
+        configuration = await credentials.load_configuration([Path(kubeconfig)], clock, problems)
         connecting = await kubernetes.connect(configuration, random=random.random)
         cluster = ClusterReader(await stack.enter_async_context(connecting))
     if connection.prometheus_url:

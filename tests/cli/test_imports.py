@@ -1,7 +1,7 @@
 """What a verb imports bounds its start and its memory.
 
 Verbs that contact no server import no package that takes long to import. `serve` and `scale` import
-none of the packages that only a proxy or the discovery worker needs.
+none of the packages that only a kubeconfig, a proxy or the discovery worker needs.
 """
 
 import asyncio
@@ -36,7 +36,10 @@ OF_RULES = (
     [
         (LIGHT, HEAVY | {"prometheus_client"}),
         (OF_RULES, HEAVY),
-        (("adapter.compose.app",), {"prometheus_api_client", "requests", "rich", "urllib3"}),
+        (
+            ("adapter.compose.app",),
+            {"prometheus_api_client", "kubernetes_asyncio", "requests", "rich", "urllib3"},
+        ),
     ],
 )
 async def test_modules_import_no_package_that_they_do_not_use(

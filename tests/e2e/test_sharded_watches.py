@@ -86,7 +86,7 @@ async def _follow(cluster: ClusterUnderTest, directory: Path, share: Collection[
     clock, monitoring, scope = ShiftedClock(), Monitoring(), SliceScope()
     problems = ProblemLog(monitoring, clock)
     file = cluster.backend.kubeconfig(directory / "kubeconfig")
-    configuration = await credentials.load_configuration(file, clock, problems)
+    configuration = await credentials.load_configuration([file], clock, problems)
     async with await kubernetes.connect(configuration, random=random.random) as client:
         watching = ReflectorContext(client, clock, monitoring, problems, random.random, scope=scope)
         names, pods = NamespaceNames(watching, scope), PodCache(watching)

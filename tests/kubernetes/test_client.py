@@ -300,7 +300,7 @@ async def test_certificates_and_tokens_of_a_kubeconfig(authority: Authority, tmp
 async def connect_as(kubeconfig: Path) -> KubernetesClient:
     clock = FakeClock()
     faults = ProblemLog(Monitoring(), clock)
-    configuration = await credentials.load_configuration(kubeconfig, clock, faults)
+    configuration = await credentials.load_configuration([kubeconfig], clock, faults)
     return await kubernetes.connect(configuration, sleep=Pauses(), random=lambda: 0.0, timeout=1.0)
 
 

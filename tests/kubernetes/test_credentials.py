@@ -24,7 +24,7 @@ Load = Callable[[Path | None], Awaitable[ClientConfiguration]]
 
 @pytest.fixture
 def load(clock: FakeClock, faults: ProblemLog) -> Load:
-    return lambda path: credentials.load_configuration(path, clock, faults)
+    return lambda path: credentials.load_configuration([] if path is None else [path], clock, faults)
 
 
 def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Path:
@@ -98,7 +98,9 @@ def plugin_that_says(status: Mapping[str, Any], api_version: str = API) -> dict[
         pytest.param({"tokenFile": "absent"}, "No such file or directory: .*absent", id="token file absent"),
         pytest.param({"token": 7}, r"Expected `str`, got `int` - at `\$.users\[0\].user.token`", id="number"),
         pytest.param(
-            {"exec": {"command": "false", "apiVersion": API}}, "exec: false: exit status 1", id="plugin fails"
+            {"exec": {"command": "false", "apiVersion": API}},
+            "exec: false: process returned 1",
+            id="plugin fails",
         ),
         pytest.param(
             {"exec": {"command": "no-such-program", "apiVersion": API}}, "no-such-program", id="plugin absent"
@@ -106,16 +108,22 @@ def plugin_that_says(status: Mapping[str, Any], api_version: str = API) -> dict[
         pytest.param({"exec": {}}, r"`command` - at `\$.users\[0\].user.exec`", id="plugin not named"),
         pytest.param(
             {"exec": {"command": "echo", "apiVersion": API, "args": ["hi"]}},
-            "exec: echo: expected an ExecCredential",
+            "exec: echo: failed to decode process output",
             id="plugin says something else",
         ),
         pytest.param(plugin_that_says({}), "expected a token, or a certificate", id="no credential"),
         pytest.param(
             plugin_that_says({"clientCertificateData": "x"}), "a certificate with its key", id="no key"
         ),
-        pytest.param(plugin_that_says({"token": "t"}, "v2"), f"expected {API}, not v2", id="other version"),
+        pytest.param(
+            plugin_that_says({"token": "t"}, "v2"), f"version v2 does not match {API}", id="other version"
+        ),
         pytest.param({"auth-provider": {"name": "gcp"}}, "auth-provider: gcp: expected", id="provider"),
-        pytest.param({"auth-provider": {"name": "oidc"}}, "oidc with an id-token", id="no token"),
+        pytest.param(
+            {"auth-provider": {"name": "oidc"}},
+            "an id-token that is valid, or a refresh-token",
+            id="no token",
+        ),
     ],
 )
 async def test_users_that_cannot_be_used(
@@ -126,17 +134,20 @@ async def test_users_that_cannot_be_used(
 
 
 async def test_files_are_relative_to_the_kubeconfig(tmp_path: Path, load: Load) -> None:
-    (tmp_path / "token").write_text("from-file\n")
+    (tmp_path / "folder").mkdir()
+    for name in ("folder/token", "folder/own.crt", "own.key", "ca.crt"):
+        (tmp_path / name).write_text("from-file\n")
+    key = str(tmp_path / "own.key")
     path = write_kubeconfig(
-        tmp_path / "c",
-        {"token": "old", "tokenFile": "token", "client-certificate": "own.crt", "client-key": "/own.key"},
+        tmp_path / "folder" / "c",
+        {"token": "old", "tokenFile": "token", "client-certificate": "own.crt", "client-key": key},
         server="https://127.0.0.1:1",
         **{"certificate-authority": "../ca.crt"},
     )
     configuration = await load(path)
     assert await configuration.authorization() == "Bearer from-file", "a token file wins over a token"
-    assert configuration.ca_file == str(tmp_path / "../ca.crt")
-    assert (configuration.cert_file, configuration.key_file) == (str(tmp_path / "own.crt"), "/own.key")
+    assert configuration.ca_file == str(tmp_path / "ca.crt")
+    assert (configuration.cert_file, configuration.key_file) == (str(tmp_path / "folder" / "own.crt"), key)
 
 
 async def test_a_file_that_is_not_there(tmp_path: Path, load: Load) -> None:
