@@ -104,14 +104,14 @@ async def load_configuration(
         configuration.use_certificate(*loaded.certificate)
         return renewed
 
-    said = loaded.configuration
+    read = loaded.configuration
     configuration = ClientConfiguration(
-        said.host or "",
-        said.ssl_ca_cert or "",
+        read.host or "",
+        read.ssl_ca_cert or "",
         *loaded.certificate,
-        said.verify_ssl,
-        said.tls_server_name or "",
-        said.proxy or "",
+        read.verify_ssl,
+        read.tls_server_name or "",
+        read.proxy or "",
         _Renewal(header, renew, kubeconfig.UNUSABLE, clock, problems),
         loaded.namespace,
     )

@@ -137,17 +137,17 @@ class Kubeconfig:
     def __init__(self, files: Sequence[Path], context: str, clock: Clock) -> None:
         self._clock = clock
         read = [(file, _read(file)) for file in files]
-        _, chosen = _find([(file, said.contexts) for file, said in read], "contexts", context)
+        _, chosen = _find([(file, content.contexts) for file, content in read], "contexts", context)
         self.namespace = chosen.context.namespace
-        clusters = [(file, said.clusters) for file, said in read]
-        file, found = _find(clusters, "clusters", chosen.context.cluster)
-        authority = found.cluster.certificate_authority, found.cluster.certificate_authority_data
-        self._cluster: dict[str, object] = msgspec.to_builtins(found.cluster)
+        clusters = [(file, content.clusters) for file, content in read]
+        file, entry = _find(clusters, "clusters", chosen.context.cluster)
+        authority = entry.cluster.certificate_authority, entry.cluster.certificate_authority_data
+        self._cluster: dict[str, object] = msgspec.to_builtins(entry.cluster)
         self._cluster.pop("certificate-authority-data", None)
         self._cluster |= {"certificate-authority": _name_file(file, *authority)} if any(authority) else {}
         self._file, self._user = file, _NamedUser("")
         if chosen.context.user:
-            users = [(file, said.users) for file, said in read]
+            users = [(file, content.users) for file, content in read]
             self._file, self._user = _find(users, "users", chosen.context.user)
         self._credential: _Credential | None = None
 
@@ -176,23 +176,23 @@ class Kubeconfig:
         user = self._user.user
         certificate = _name_file(self._file, user.client_certificate, user.client_certificate_data)
         key = _name_file(self._file, user.client_key, user.client_key_data)
-        said: dict[str, str] = {}
+        credential: dict[str, str] = {}
         if user.token_file:
             # files and programs end a token with a newline, which a header must not contain
-            said = {"token": (self._file.parent / user.token_file).read_text(encoding="utf-8").strip()}
+            credential = {"token": (self._file.parent / user.token_file).read_text(encoding="utf-8").strip()}
         elif user.token:
-            said = {"token": user.token.strip()}
+            credential = {"token": user.token.strip()}
         elif user.username:
-            said = {"username": user.username, "password": user.password}
+            credential = {"username": user.username, "password": user.password}
         elif user.exec is not None:
             answer = await self._run(user.exec)
-            said = {"token": answer.token.strip()}
+            credential = {"token": answer.token.strip()}
             if answer.client_certificate_data:
                 certificate, key = map(_write_file, (answer.client_certificate_data, answer.client_key_data))
         elif user.auth_provider is not None:
-            said = {"token": await self._ask_issuer()}
+            credential = {"token": await self._ask_issuer()}
         files = {"client-certificate": certificate, "client-key": key}
-        return said | {name: file for name, file in files.items() if file}
+        return credential | {name: file for name, file in files.items() if file}
 
     async def _run(self, plugin: _Plugin) -> _Credential:
         """Return the credential of an exec plugin, which is run again if the last may have expired."""
@@ -217,8 +217,8 @@ class Kubeconfig:
 
     async def _ask_issuer(self) -> str:
         """Return the token of an OIDC issuer. The file is read each time, because kubectl renews it too."""
-        _, found = _find([(self._file, _read(self._file).users)], "users", self._user.name)
-        provider = found.user.auth_provider or _AuthProvider()
+        _, entry = _find([(self._file, _read(self._file).users)], "users", self._user.name)
+        provider = entry.user.auth_provider or _AuthProvider()
         if provider.name != "oidc":
             text = f"auth-provider: {provider.name}: expected oidc, or an exec plugin in its place"
             raise ValueError(text)

@@ -41,7 +41,7 @@ class _Claims(msgspec.Struct, frozen=True):
     exp: float = math.inf
 
 
-async def renew(file: Path, user: str, said: Mapping[str, str], now: float) -> str:
+async def renew(file: Path, user: str, provider: Mapping[str, str], now: float) -> str:
     """Return the token of a user whose auth provider has this configuration in a file; `now` is of the epoch.
 
     Raises ValueError if it has expired and cannot be renewed, OSError if the file cannot be written, and the
@@ -49,18 +49,20 @@ async def renew(file: Path, user: str, said: Mapping[str, str], now: float) -> s
     """
     from kubernetes_asyncio.config.openid import OpenIDRequestor  # noqa: PLC0415 - only with a kubeconfig
 
-    token = said.get("id-token", "")
+    token = provider.get("id-token", "")
     if token and _expiry_of(token) - _MARGIN > now:
         return token
     for name in ("refresh-token", "idp-issuer-url", "client-id"):
-        if not said.get(name):
+        if not provider.get(name):
             raise ValueError(f"auth-provider: oidc: expected an id-token that is valid, or a {name}")
-    client = said["client-id"], said.get("client-secret", "")
-    issuer = OpenIDRequestor(*client, said["idp-issuer-url"], ssl_ca_cert=_build_context(file.parent, said))
+    client = provider["client-id"], provider.get("client-secret", "")
+    issuer = OpenIDRequestor(
+        *client, provider["idp-issuer-url"], ssl_ca_cert=_build_context(file.parent, provider)
+    )
     with _locked(file) as real:  # before the issuer is asked: a token that is used up and not stored is lost
         async with asyncio.timeout(_SECONDS):
-            answer = msgspec.convert(await issuer.refresh_token(said["refresh-token"]), _Renewed)
-        new = answer.refresh_token or said["refresh-token"]
+            answer = msgspec.convert(await issuer.refresh_token(provider["refresh-token"]), _Renewed)
+        new = answer.refresh_token or provider["refresh-token"]
         _store(real, user, {"id-token": answer.id_token, "refresh-token": new})
     return answer.id_token
 
@@ -74,8 +76,8 @@ def _expiry_of(token: str) -> float:
         return math.inf
 
 
-def _build_context(folder: Path, said: Mapping[str, str]) -> ssl.SSLContext:
-    file, data = said.get("idp-certificate-authority"), said.get("idp-certificate-authority-data")
+def _build_context(folder: Path, provider: Mapping[str, str]) -> ssl.SSLContext:
+    file, data = provider.get("idp-certificate-authority"), provider.get("idp-certificate-authority-data")
     authority = base64.b64decode(data).decode() if data else None
     context = ssl.create_default_context(cafile=folder / file if file else None, cadata=authority)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for the API server
