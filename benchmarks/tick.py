@@ -23,8 +23,8 @@ import msgspec
 
 from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
-from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber

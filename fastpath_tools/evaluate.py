@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide.decision import Decision, decide
+from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.prepared_spec import prepare
+from adapter.autoscaler.decide.sync import Decision
 from adapter.cli import command_line
 from adapter.config.option_fields import Command, CommandOptions, arguments, switch
 from adapter.errors import Fault, InputError

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.kubernetes.write.events import EventOutlet, Regarding
 from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.scale import ScaleWriter

@@ -7,7 +7,7 @@ change is noted for any autoscaler: the loop ignores those that this process doe
 import asyncio
 from collections.abc import Hashable, Iterable
 
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling import slices
 

@@ -20,9 +20,9 @@ from adapter import errors
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import removal
-from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import OptionState, is_active
 from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring

@@ -3,7 +3,7 @@
 import msgspec
 
 from adapter.autoscaler.decide import roster as rosters
-from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.sync import Decision
 from adapter.autoscaler.past_hour import Counts
 from adapter.autoscaler.snapshot import Snapshot
 

@@ -31,11 +31,11 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ForeignChange
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.record import DecisionInputs
+from adapter.autoscaler.decide.sync import Decision
 from adapter.autoscaler.floor_keeper import FloorKeeper, FloorOutcome
 from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.snapshot import Snapshot

@@ -12,8 +12,8 @@ from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.floor_keeper import FloorKeeper, Floors
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import UNEXPECTED, DecisionLoop

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.decide.conflicts import ForeignChange
-from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, usual_way
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
+from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.series import AutoscalerSeries

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import roster as rosters
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.observation import Unavailable
+from adapter.autoscaler.decide.sync import Decision
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
 from adapter.autoscaler.state import AutoscalerState

@@ -18,13 +18,13 @@ from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
-from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.foresight import BoundsFrom, Foreseen
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.last_decision import LastDecision
 from adapter.autoscaler.past_hour import PastHour

@@ -10,7 +10,7 @@ from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
 from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces

@@ -15,13 +15,13 @@ from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.lost_values import LATELY
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation, Reading
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus

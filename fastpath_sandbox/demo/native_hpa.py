@@ -19,9 +19,9 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import decision, prepared_spec
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.sync import Decision
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient

@@ -11,7 +11,7 @@ import yaml
 from msgspec.structs import replace
 
 from adapter.autoscaler.actuator import Actuator
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventOutlet
 from adapter.kubernetes.write.status import StatusOutlet

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError

@@ -7,7 +7,6 @@ import pytest
 from adapter.autoscaler import debug
 from adapter.autoscaler.debug import moment, show_entry
 from adapter.autoscaler.decide.conflicts import ForeignChange
-from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -15,6 +14,7 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Unavailable,
 )
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.reporter import Journal, JournalEntry
 from adapter.autoscaler.snapshot import MetricInput

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.changes import Changes
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.registry import AutoscalerRegistry

@@ -14,8 +14,8 @@ from adapter.autoscaler import debug
 from adapter.autoscaler.actuator import Actuator
 from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.cost_keeper import CostKeeper
-from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber

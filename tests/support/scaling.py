@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from adapter.autoscaler.decide.calculator import Situation
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.history import History, Recommendation, ScaleEvent, queued
 from adapter.autoscaler.decide.observation import (
     Band,
@@ -15,6 +14,7 @@ from adapter.autoscaler.decide.observation import (
     Settings,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,

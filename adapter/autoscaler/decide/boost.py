@@ -19,9 +19,9 @@ import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ForeignChange
-from adapter.autoscaler.decide.decision import Event, Sync
 from adapter.autoscaler.decide.observation import Band, PodsReading, Reading, Unavailable, Ways
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.sync import Event, Sync
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Metadata
 from adapter.model.autoscaling.floor import (

@@ -7,7 +7,7 @@ that have values may ask for more.
 
 from typing import NamedTuple
 
-from adapter.autoscaler.decide.decision import Decision, Event
+from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.model.autoscaling.fastpath_autoscaler import FLOOR, LAST_GOOD, Fallback
 from adapter.model.timestamps import SECOND, write_span
 

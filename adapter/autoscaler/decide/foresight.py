@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import Observation
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling import status as statuses
 

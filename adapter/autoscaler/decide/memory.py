@@ -15,13 +15,13 @@ from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
-from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import Events, History
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
+from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.bounds.timeline import NO_BOUNDS
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as statuses

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.boost import Boosting
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.observation import is_active
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.pods import PodFacts
 
 KEEP_SECONDS = 30

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound
 from adapter.autoscaler.series import ForecastSeries

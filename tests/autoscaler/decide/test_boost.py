@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded
 from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide import sync as syncing
 from adapter.autoscaler.decide.boost import DEMOTED_FOR, NOTHING, Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
@@ -28,6 +28,7 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling import boost as handshaking
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
@@ -138,7 +139,7 @@ def test_zero_is_the_autoscalers(*, own: bool) -> None:
 
 
 def test_a_raise_from_zero_is_refused() -> None:
-    sync = decision.Sync.begin(PREPARED, seen(0, 8), NO_STATUS, History(), NOW)
+    sync = syncing.Sync.begin(PREPARED, seen(0, 8), NO_STATUS, History(), NOW)
     sync.desired = 8
 
     assert "at zero" in boosting.refusal(sync, NOTHING, ON, 0)

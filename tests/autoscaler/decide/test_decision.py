@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import decision as decisions
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.decision import Decision, Event, decide, read_selector, without_scale
+from adapter.autoscaler.decide.decision import decide, read_selector, without_scale
 from adapter.autoscaler.decide.history import History, ScaleEvent
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.autoscaler.decide.synced import SyncedScaler

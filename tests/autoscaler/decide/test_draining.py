@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.timestamps import SECOND

@@ -11,11 +11,11 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import guarded, record
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.conflicts import ConflictState
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
+from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import (

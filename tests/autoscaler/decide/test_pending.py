@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import guarded, pending
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.decision import Decision, decide
+from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
@@ -24,6 +24,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.pending import HOLD, MOST_SLOTS, MOST_WITHIN, PendingState, Slots
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.pods import PodFacts

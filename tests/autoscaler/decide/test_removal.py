@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import is_active
+from adapter.autoscaler.decide.sync import Decision
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor

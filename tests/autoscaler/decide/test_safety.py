@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import OWN, ScaleObservation
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
 from tests.support.answers import answers

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED, Metadata
