@@ -28,7 +28,7 @@ class Changes:
         self.wake.set()
 
     def note_scraped(self, owner: Hashable) -> None:
-        """Note that a pod was scraped for an autoscaler, or for a rule."""
+        """Note that a pod was scraped for an autoscaler."""
         if isinstance(owner, Key):
             self._keys[owner] = None
             self.wake.set()

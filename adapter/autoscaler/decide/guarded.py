@@ -2,12 +2,14 @@
 
 The arithmetic stays upstream's. A guard changes an input of the `Sync`, or vetoes; none computes a count. A
 `Veto` is shown in a condition that does not hold, in the last step of the trace, and as `Restraint.WITHHELD`;
-some begin with an event. The guards apply in this order:
+some begin with an event. Names in capitals are of `Restraint`, whose texts are in `explain` and in kubectl's
+column LimitedBy. The guards apply in this order:
 
 1. Bounds (`scheduled`) change minReplicas and maxReplicas, by windows and the forecast. They come first
    because all else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas,
-   so a forecast could delay a higher raise: such a sync is also decided without it. Shown in the conditions
-   ScheduleActive, ForecastActive and ForecastReady, in the first step, and as SCHEDULED and FORECAST.
+   so a forecast could delay a higher raise: such a sync is also decided without it. A minimum that
+   has fallen counts as a recommendation, and so holds for one window. Shown in the conditions ScheduleActive,
+   ForecastActive and ForecastReady, in the first step, and as SCHEDULED and FORECAST.
 2. `spec.mode` Paused vetoes before any metric is evaluated. It precedes the next guard: a user who pauses one
    of two autoscalers of a target needs no warning about the other. Shown in ScalingActive, with an event.
 3. Rivals veto alike: another autoscaler has the same target, and two recommendations that alternate scale
@@ -18,22 +20,25 @@ some begin with an event. The guards apply in this order:
    Shown in ScalingActive, in the step "disabled", and as DISABLED. From our own zero a minimum wakes the
    target as a fallback does.
 6. Fresh values (`boost`) and lost values (`lost_values`) change readings: for boosting only fresh values
-   count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down. They
-   change what the decision may do, per metric. Shown in the step and the event of the metric.
-7. Draining changes minReplicas once more: a scale-down waits until the pods that go are idle. Windows and
-   policies apply to it, but it is no guard of a count above maxReplicas. Shown in ScalingLimited, in the step
-   "draining", and as DRAINING.
+   count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down. Shown in
+   the step of the metric, and for a FastPathAutoscaler in its event.
+7. Draining changes minReplicas once more: a scale-down waits until the pods that go are idle, up to a time.
+   Windows and policies apply to it. A count above maxReplicas is lowered at once. Shown in ScalingLimited, in
+   the step "draining", and as DRAINING.
 
-Then `decision.follow` decides, as Kubernetes. What follows keeps the status, so a user reads what would have
-happened. Each is shown in AbleToScale, of a HorizontalPodAutoscaler in what `explain` has as its status.
+Then `decision.follow` decides, as Kubernetes. The vetoes that follow leave the status as it was decided, so a
+user reads what would have happened. Each is shown in AbleToScale, of a HorizontalPodAutoscaler in what
+`explain` has as its status.
 
-8. A pause after reversals (`conflicts`) vetoes: another field manager reverted our writes. It precedes the
-   rules of boosting: these may allow a raise, but not against another writer. `memory.change_event` has the
-   event.
+8. A pause after reversals (`conflicts`) vetoes for a FastPathAutoscaler: another field manager reverted our
+   writes. A boosted HorizontalPodAutoscaler is demoted instead, and guard 10 refuses its raises.
+   `memory.change_event` has the event.
 9. A clock in doubt vetoes a count that falls, or would without a window, because values and windows may be
-   those of another time. The count is recommended meanwhile, so the stabilization window begins when the
-   clock is right. It vetoes each change by boosting, whose floor would end by that clock. It has an event.
-10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits.
+   those of another time. The current count is recommended meanwhile, so the stabilization window begins when
+   the clock is right. It vetoes each change by boosting, whose floor would end by that clock. It has an
+   event.
+10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits. Its
+   events are ScalingAdvice and NotBoosted.
 11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write.
 
 Before all of these a spec that is not valid is a veto (`refuse`), shown in AbleToScale with an event, and a
