@@ -5,10 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscalerBehavior,
-    HPAScalingRules,
-)
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
 from adapter.model.quantity import Quantity
 from benchmarks import simulated
 from fastpath_forecast.simulate.load import Load

@@ -31,7 +31,8 @@ from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.compose.clock import SystemClock
 from adapter.config.rules_config import Access
 from adapter.model import pod_networks
-from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
+from adapter.model.api_objects import ObjectMeta
+from adapter.model.autoscaling.hpa import ContainerMetrics, PodMetrics
 from adapter.model.pods import Container, PodFacts
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND, Instant

@@ -27,6 +27,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.errors import Fault, InputError
 from adapter.model import api_selectors, timestamps
+from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import documents, validation
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -39,7 +40,6 @@ from adapter.model.autoscaling.hpa import (
     ObjectMetricSource,
     PodMetrics,
     Scale,
-    Struct,
     decode_scalar,
     with_defaults,
 )

@@ -30,8 +30,7 @@ from adapter.kubernetes.write import deletion_costs
 from adapter.kubernetes.write.outbox import Outbox, OutboxKey, Outlet, SendTime
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model import timestamps
-from adapter.model.autoscaling.scale_down import COST_ANNOTATION
-from adapter.model.pods import PodFacts
+from adapter.model.pods import COST_ANNOTATION, PodFacts
 from adapter.model.timestamps import SECOND
 
 MARK_SECONDS = 1.0

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from adapter import errors, net
-from adapter.kubernetes import kubeconfig
 from adapter.model.clock import Clock
 from adapter.telemetry.problems import ProblemLog
 
@@ -86,6 +85,8 @@ async def load_configuration(
                 f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
                 f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
+    from adapter.kubernetes import kubeconfig  # noqa: PLC0415 - a pod reads none
+
     for file in files:
         if not await asyncio.to_thread(file.is_file):
             raise _refuse(flag, str(file), "expected a kubeconfig file; there is no such file")

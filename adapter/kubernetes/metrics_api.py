@@ -16,6 +16,7 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import apiservices, go_text
+from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import hpa
 from adapter.model.clock import Clock
 from adapter.model.timestamps import Instant
@@ -53,7 +54,7 @@ class TimedExternalValue(hpa.ExternalMetricValue, frozen=True):
 _T = TypeVar("_T")
 
 
-class _ItemList(hpa.Struct, Generic[_T], frozen=True):
+class _ItemList(Struct, Generic[_T], frozen=True):
     items: tuple[_T, ...] | None = None
 
 
@@ -62,11 +63,11 @@ _EXTERNAL_LIST = msgspec.json.Decoder(_ItemList[TimedExternalValue], dec_hook=hp
 _RESOURCE_LIST = msgspec.json.Decoder(_ItemList[hpa.PodMetrics], dec_hook=hpa.decode_scalar)
 
 
-class _Version(hpa.Struct, frozen=True):
+class _Version(Struct, frozen=True):
     version: str = ""
 
 
-class _Group(hpa.Struct, frozen=True):
+class _Group(Struct, frozen=True):
     versions: tuple[_Version, ...]
     preferred_version: _Version = _Version()
 

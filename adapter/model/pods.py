@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from adapter.model.autoscaling.hpa import Struct
+from adapter.model.api_objects import Struct
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import NEVER, Instant
 
 Requests = Mapping[str, Quantity]
+
+COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+"""The annotation of a pod by which the ReplicaSet controller orders Ready pods: lower costs go first."""
 
 PodT = TypeVar("PodT", bound="PodFacts")
 

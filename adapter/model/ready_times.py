@@ -30,7 +30,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from adapter.model.autoscaling.hpa import Struct
+from adapter.model.api_objects import Struct
 from adapter.model.learned_usage import MOST_LEARNED, LearnedUsage
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND

@@ -25,11 +25,7 @@ from adapter.errors import Fault, InputError
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler, scale_down
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler, FastPathAutoscalerSpec
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscalerBehavior,
-    MetricSpec,
-    MetricTarget,
-)
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, MetricSpec, MetricTarget
 from adapter.model.autoscaling.scale_down import ScaleDown
 from adapter.model.quantity import Quantity
 from adapter.model.start_ups import StartUps

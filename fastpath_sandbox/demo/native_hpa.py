@@ -28,15 +28,14 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_discovery
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.model import api_selectors, timestamps
+from adapter.model.api_objects import ObjectMeta, Struct
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
     MetricIdentifier,
     MetricSpec,
-    ObjectMeta,
     Scale,
-    Struct,
     decode_scalar,
     encode_scalar,
     with_defaults,

@@ -15,12 +15,7 @@ from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.boost import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscalerSpec,
-    MetricSpec,
-    to_plain,
-    with_defaults,
-)
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec, to_plain, with_defaults
 from fastpath_tools import origins
 from fastpath_tools.manifests import NOWHERE, mapping_at
 

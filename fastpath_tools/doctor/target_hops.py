@@ -8,7 +8,7 @@ from functools import partial
 from adapter.autoscaler.decide import removal
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.autoscaling.scale_down import COST_ANNOTATION
+from adapter.model.pods import COST_ANNOTATION
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import Hop, ScaleDownFacts, State

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from adapter.model.autoscaling.fastpath_autoscaler import Metadata
-from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, Scale, Struct
+from adapter.model.api_objects import Metadata, Struct
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, Scale
 from adapter.model.pods import ResourceRequirements
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, measure, summarize
 from adapter.model.timestamps import Instant, parse_go_duration

@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model.autoscaling.hpa import ObjectMeta, Struct
+from adapter.model.api_objects import ObjectMeta, Struct
 from adapter.model.identity import AccessVerdict
 from adapter.server.auth.authorization import Attributes
 from fastpath_tools.live import reading

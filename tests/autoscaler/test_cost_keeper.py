@@ -15,7 +15,7 @@ from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling import slices, status
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND
-from adapter.model.autoscaling.scale_down import COST_ANNOTATION
+from adapter.model.pods import COST_ANNOTATION
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.scaling import NOW
 from tests.support.waiting import running

@@ -20,7 +20,8 @@ from adapter.kubernetes.codec import Unreadable
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.ownership.lease import LeaseRecord
 from adapter.kubernetes.server_clock import ServerClock
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.resources import BUILTIN
 from adapter.provider.relist import Relister

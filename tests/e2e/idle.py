@@ -7,11 +7,11 @@ sixths.
 import random
 
 from adapter.model.autoscaling import scale_down
+from adapter.model.pods import COST_ANNOTATION as COST
 from tests.world.clusters import Document
 from tests.world.workloads import Workload, level
 from tests.world.world import World
 
-COST = scale_down.COST_ANNOTATION
 MANAGER = "fastpath-idle-scale-down"
 KINDS = ("fast-idle", "boosted-idle")
 """A FastPathAutoscaler and a boosted HPA, both of which remove the idlest pods first."""

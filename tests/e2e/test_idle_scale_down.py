@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from adapter.kubernetes.write.deletion_costs import MANAGER
-from adapter.model.autoscaling import scale_down
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.pods import COST_ANNOTATION as COST
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import PodDocument
 from tests.chart import charts
@@ -34,7 +34,6 @@ pytestmark = [
     pytest.mark.parametrize("fronted", REAL_ONLY, indirect=True),
 ]
 
-COST = scale_down.COST_ANNOTATION
 MERGE, JSON_PATCH, APPLY = (
     "application/merge-patch+json",
     "application/json-patch+json",

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from adapter.model.pods import COST_ANNOTATION as COST
 from tests.e2e import idle
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
-from tests.e2e.idle import COST, MANAGER
+from tests.e2e.idle import MANAGER
 from tests.e2e.scaleraudit import PodPatch, ScalerAudit
 from tests.e2e.webhook import UpdateGate
 from tests.support.waiting import running, until

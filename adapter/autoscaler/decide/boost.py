@@ -23,7 +23,8 @@ from adapter.autoscaler.decide.observation import Band, PodsReading, Reading, Un
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.sync import Event, Sync
 from adapter.bounds.timeline import Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import (
     LONGEST,
     LONGEST_FORECAST,

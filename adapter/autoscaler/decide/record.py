@@ -16,8 +16,9 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation, Settings, Ways
 from adapter.autoscaler.decide.sync import Decision
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
 from adapter.model.timestamps import FineInstant, Instant, Span
 

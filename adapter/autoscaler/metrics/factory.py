@@ -28,6 +28,7 @@ from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors
+from adapter.model.api_objects import ObjectMeta
 from adapter.model.autoscaling import hpa
 from adapter.model.field_selectors import FieldSelector
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
@@ -296,5 +297,5 @@ def _metrics_of(usage: ObjectUsage, window: float) -> hpa.PodMetrics:
         for part in usage.containers
     )
     return hpa.PodMetrics(
-        hpa.ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
+        ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
     )

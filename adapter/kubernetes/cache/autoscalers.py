@@ -23,6 +23,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, ReflectedCache, in_steps
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
 from adapter.kubernetes.heads import WithMetadata
+from adapter.model.api_objects import Metadata, Struct
 from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.boost import BoostedHPA
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -30,13 +31,11 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     KIND,
     FastPathAutoscaler,
-    Metadata,
     NativeAutoscaler,
 )
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscalerStatus,
-    Struct,
     decode_scalar,
 )
 from adapter.model.resources import known_kind

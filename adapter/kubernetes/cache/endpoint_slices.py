@@ -12,7 +12,7 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.autoscaling.hpa import DescribedObject, ObjectMeta, Struct
+from adapter.model.api_objects import DescribedObject, ObjectMeta, Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.model.resources import known_kind
 

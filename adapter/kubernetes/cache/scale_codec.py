@@ -18,9 +18,9 @@ import msgspec
 
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model import api_selectors, memo
+from adapter.model.api_objects import Metadata, Struct
 from adapter.model.api_selectors import APISelector
-from adapter.model.autoscaling.fastpath_autoscaler import Metadata
-from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus, Struct
+from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
 

@@ -10,7 +10,8 @@ from adapter.bounds.schedule.documents import KIND, FastPathSchedule
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
 from adapter.model.resources import known_kind
 
 SCHEDULES = known_kind(API_VERSION, KIND)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from adapter.model.api_objects import Metadata
 from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling import fastpath_autoscaler, hpa, pending_capacity, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
@@ -25,7 +26,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     FastPathAutoscaler,
     FastPathAutoscalerSpec,
-    Metadata,
 )
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity

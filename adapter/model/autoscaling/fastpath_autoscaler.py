@@ -6,13 +6,14 @@ is declared here once: what copies a spec takes its fields from the struct. The 
 the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter.model import api_selectors
+from adapter.model.api_objects import Metadata, Struct
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import hpa, pending_capacity, scale_down, validation
 from adapter.model.autoscaling.forecast import ForecastSpec
@@ -66,23 +67,13 @@ _ANNOTATIONS_OF_THE_OTHER = (
 """Prefixes of annotations that do not apply to the successor of the other kind."""
 
 
-class Metadata(hpa.ObjectMeta, frozen=True):
-    """Metadata as the scaler uses it: `uid` for events, `resource_version` for writes."""
-
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    labels: Mapping[str, str] | None = None
-    annotations: Mapping[str, str] | None = None
-
-
 class NativeAutoscaler(hpa.HorizontalPodAutoscaler, frozen=True):
     """A HorizontalPodAutoscaler with the metadata that the scaler uses."""
 
     metadata: Metadata = Metadata()
 
 
-class Fallback(hpa.Struct, frozen=True):
+class Fallback(Struct, frozen=True):
     """What applies once metrics are absent for `after`: no scale-down, and a minimum by `type`.
 
     Hold has no minimum. Floor has `replicas`. LastGood has, for `last_good_for`, what the metrics asked for
@@ -111,7 +102,7 @@ class FastPathAutoscalerSpec(hpa.HorizontalPodAutoscalerSpec, frozen=True):
     removal_order: ScaleDown | None = msgspec.field(default=None, name="scaleDown")
 
 
-class PastChange(hpa.Struct, frozen=True):
+class PastChange(Struct, frozen=True):
     """A change of the target's replicas that policies count: by how many (down is negative), when."""
 
     change: hpa.Int32 = 0
@@ -132,7 +123,7 @@ class FastPathAutoscalerStatus(hpa.HorizontalPodAutoscalerStatus, frozen=True):
     pending_capacity: tuple[BacklogCredit, ...] | None = None
 
 
-class FastPathAutoscaler(hpa.Struct, frozen=True):
+class FastPathAutoscaler(Struct, frozen=True):
     api_version: str = API_VERSION
     kind: str = KIND
     metadata: Metadata = Metadata()

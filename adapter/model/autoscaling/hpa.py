@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from adapter.model import quantity, timestamps
+from adapter.model.api_objects import DescribedObject, ObjectMeta, Struct
 from adapter.model.api_selectors import APISelector
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import FineInstant, Instant, Span
@@ -22,14 +23,6 @@ _always = msgspec.field(default_factory=str)
 """The default of a text that is written even when it is empty."""
 
 
-class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of API objects: camelCase names, frozen, defaults not written.
-
-    Hidden from the garbage collector: ten thousand autoscalers would keep it busy, and what is frozen
-    refers to nothing that refers back.
-    """
-
-
 Shape = TypeVar("Shape", bound=Struct)
 
 
@@ -37,11 +30,6 @@ def reshape(value: Struct, shape: type[Shape], **others: Any) -> Shape:
     """Return a struct of another type with the fields that both have, and with `others`."""
     shared = {name: getattr(value, name) for name in shape.__struct_fields__ if hasattr(value, name)}
     return shape(**shared | others)
-
-
-class ObjectMeta(Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
 
 
 class CrossVersionObjectReference(Struct, frozen=True):
@@ -355,12 +343,6 @@ class PodMetrics(Struct, frozen=True):
     timestamp: Instant | None = None
     window: Span | None = None
     containers: tuple[ContainerMetrics, ...] | None = None
-
-
-class DescribedObject(Struct, frozen=True):
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
 
 
 class MetricName(Struct, frozen=True):

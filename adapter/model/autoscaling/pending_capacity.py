@@ -7,7 +7,8 @@ metric with a target for each pod can have it.
 
 from collections.abc import Iterator, Sequence
 
-from adapter.model.autoscaling.hpa import MetricSpec, Struct
+from adapter.model.api_objects import Struct
+from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.autoscaling.validation import Violation, invalid
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST, Quantity, read

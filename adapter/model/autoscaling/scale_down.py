@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import hpa, pending_capacity, validation
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
@@ -23,23 +24,20 @@ PATH = "spec.scaleDown"
 TIMEOUTS = (Span(SECOND), Span(3600 * SECOND))
 """The shortest and the longest time that a scale-down waits for pods to become idle."""
 
-COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
-"""The annotation of a pod by which the ReplicaSet controller orders Ready pods: lower costs go first."""
-
 _EXPECTED = "expected idle, or idle,metric=NAME"
 _LONGEST = 512
 
 _ZERO = read("0")
 
 
-class Drain(hpa.Struct, frozen=True):
+class Drain(Struct, frozen=True):
     """The count is lowered only by pods whose value is at most `value`, for `timeout` at the longest."""
 
     value: Quantity = _ZERO
     timeout: Span = Span(60 * SECOND)
 
 
-class ScaleDown(hpa.Struct, frozen=True):
+class ScaleDown(Struct, frozen=True):
     """Which pods a scale-down removes first: with `prefer` Idle those with the lowest values.
 
     `metric` is the name of the metric with the values, None for the first one of the spec that has a value

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.model import label_selectors
+from adapter.model.api_objects import ObjectMeta
 from adapter.model.autoscaling import hpa
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
@@ -65,7 +66,7 @@ def validate(autoscaler: hpa.HorizontalPodAutoscaler, *, stored: bool = False) -
     return violations
 
 
-def _metadata(meta: hpa.ObjectMeta) -> Violations:
+def _metadata(meta: ObjectMeta) -> Violations:
     if not meta.name:
         yield required("metadata.name", "name or generateName is required")
     else:

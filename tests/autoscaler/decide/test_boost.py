@@ -29,8 +29,9 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.sync import Decision
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost as handshaking
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 from adapter.model.timestamps import SECOND, FineInstant, Span

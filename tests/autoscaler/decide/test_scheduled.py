@@ -14,7 +14,8 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler, condition

@@ -12,7 +12,8 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.observation import OptionState, Ways, sum_usage
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config import rules_file
-from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
+from adapter.model.api_objects import ObjectMeta
+from adapter.model.autoscaling.hpa import ContainerMetrics, PodMetrics
 from adapter.model.pods import Container, ResourceRequirements
 from adapter.model.quantity import from_milli, read
 from adapter.model.resources import BUILTIN

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from adapter.kubernetes.cache.autoscalers import AutoscalerCache, ScaleConflicts, TargetKey
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster

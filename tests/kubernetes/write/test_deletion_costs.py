@@ -9,7 +9,7 @@ import pytest
 
 from adapter.kubernetes.write import deletion_costs
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.model.autoscaling.scale_down import COST_ANNOTATION
+from adapter.model.pods import COST_ANNOTATION
 from tests.support.writing import HandWriter
 
 

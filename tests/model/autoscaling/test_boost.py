@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import pending_capacity, scale_down
@@ -17,7 +18,7 @@ from adapter.model.autoscaling.boost import (
     OBJECT,
     BoostAnnotations,
 )
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
 from adapter.model.timestamps import SECOND, Span
 from tests.support.answers import answers

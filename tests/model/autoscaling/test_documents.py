@@ -3,8 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import documents
-from adapter.model.autoscaling.hpa import Struct, decode_scalar
+from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.quantity import Quantity
 from tests.support.answers import answers
 

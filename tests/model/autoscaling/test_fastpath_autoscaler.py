@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapter.errors import InputError
+from adapter.model.api_objects import Metadata, ObjectMeta
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerSpec,
-    Metadata,
     PastChange,
     from_hpa,
     full_status,
@@ -26,7 +26,6 @@ from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerSpec,
     HorizontalPodAutoscalerStatus,
     HPAScalingPolicy,
-    ObjectMeta,
     to_plain,
 )
 from adapter.model.timestamps import SECOND, FineInstant, Instant

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling import forecast as forecast_spec
-from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.forecast import ANNOTATION, DAY, ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, to_plain
 from fastpath_tools.convert import conversion

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost, documents, pending_capacity
-from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.autoscaling.pending_capacity import ANNOTATION, PendingCapacity
 from adapter.model.go_text import quote

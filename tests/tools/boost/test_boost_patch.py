@@ -4,8 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from fastpath_sandbox.apiserver import patches
 from fastpath_tools.boost import boost_patch

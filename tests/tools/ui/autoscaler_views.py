@@ -6,12 +6,8 @@ import msgspec
 
 from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    HPA_KIND,
-    FastPathAutoscaler,
-    FastPathAutoscalerSpec,
-    Metadata,
-)
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.view import (
     VERSION,
     AutoscalerView,

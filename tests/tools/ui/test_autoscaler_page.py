@@ -15,9 +15,7 @@ from msgspec.structs import replace
 
 from adapter.autoscaler import debug
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    KIND,
-)
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.autoscaling.view import (
     AutoscalerView,
     BoundsAhead,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     KIND,
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
-    Metadata,
 )
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live.api_objects import HPA

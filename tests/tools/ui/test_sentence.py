@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler
 from adapter.model.autoscaling.view import AutoscalerView, MetricView, TargetView, WritersView
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import Examination

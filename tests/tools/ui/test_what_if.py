@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.api_objects import Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
 from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE
 from fastpath_tools.ui import what_if
