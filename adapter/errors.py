@@ -170,6 +170,11 @@ class KubernetesError(SourceError):
         self.retry_after = retry_after
         super().__init__(message)
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the same request would be refused again; not so if it came too late (410) or too often."""
+        return 400 <= self.status < 500 and self.status not in {410, 429}
+
 
 class ScrapeError(SourceError):
     """A pod could not be scraped.

@@ -221,8 +221,8 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:
         used = time.process_time()
-        tasks = [group.create_task(each.run()) for each in (pods, targets, rivals, source)]
-        for reflected in (pods, rivals, source._objects):  # noqa: SLF001 - waits without turning the loop
+        tasks = [group.create_task(each.run()) for each in (pods, targets, rivals.hpas, source)]
+        for reflected in (pods, rivals.hpas, source._objects):  # noqa: SLF001 - waits without turning the loop
             await _first_lists(reflected)
         for number in numbers:
             await scope.wait_for(number)
@@ -267,8 +267,8 @@ def _is_decided(controller: Controller) -> bool:
 
 
 async def _first_lists(cache: Any) -> None:
-    await cache.reflector.attempted.wait()
-    assert cache.reflector.synced, cache.reflector.error
+    await cache.attempted.wait()
+    assert cache.synced, cache.error
 
 
 def _run(url: str, numbers: Sequence[int]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from adapter.config.rules_config import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import credentials
 from adapter.kubernetes.apiservices import RegistrationWatch
-from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
+from adapter.kubernetes.cache.lister import RUNNING_PODS, ObjectLister
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model.clock import Clock
@@ -173,7 +173,8 @@ async def run_scaler(
         provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 
         def build_usages(pods: PodCache) -> ResourceProvider:
-            return providers.open_usages(runtime, RunningPods(pods), RunningPods(pods))
+            running = ObjectLister(runtime.watching, fields=RUNNING_PODS, pods=pods)
+            return providers.open_usages(runtime, running, running)
 
         scaler = _open_scaler(options, runtime, provider, build_usages)
         rules = providers.open_rules(options, runtime, files, parsed)

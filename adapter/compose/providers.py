@@ -15,7 +15,7 @@ from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
+from adapter.kubernetes.cache.lister import RUNNING_PODS, ObjectLister
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.discovery import CatalogueSource
@@ -174,10 +174,9 @@ def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     """Build what answers the metrics APIs; `pods` is the scaler's cache of all pods, if there is one."""
     objects = ObjectLister(runtime.watching, pods=pods)
     provider = open_provider(runtime, objects)
-    if pods is not None:
-        return Providers(objects, objects, provider, open_usages(runtime, RunningPods(pods), objects))
-    running = ObjectLister(runtime.watching, fields="status.phase=Running")
-    return Providers(objects, running, provider, open_usages(runtime, running, objects))
+    running = ObjectLister(runtime.watching, fields=RUNNING_PODS, pods=pods)
+    usages = open_usages(runtime, running, objects)
+    return Providers(objects, running if pods is None else objects, provider, usages)
 
 
 def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvider:

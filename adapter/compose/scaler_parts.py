@@ -21,8 +21,8 @@ from adapter.autoscaler.schedules.reporter import ScheduleReporter
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
-from adapter.kubernetes.cache.autoscalers import ScaleConflicts
-from adapter.kubernetes.cache.namespaces import NamespaceNames
+from adapter.kubernetes.cache.autoscalers import HPACache, ScaleConflicts
+from adapter.kubernetes.cache.lister import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.ownership.term import Term
@@ -68,7 +68,7 @@ class ScalerCaches:
         tasks: dict[str, Coroutine[Any, Any, None]] = {
             "scaler: pods": self.pods.run(),
             "scaler: targets": self.targets.run(),
-            "scaler: rivals": self.rivals.run(),
+            "scaler: rivals": self.rivals.hpas.run(),
             "scaler: scraped pods": self._scrapes.run(),
             "scaler: scraped endpoints": self._endpoints.run(),
             "scaler: large namespaces": LargeNamespaces(self.registry, runtime.monitoring).run(),
@@ -82,9 +82,9 @@ class ScalerCaches:
 
     def find_waiting(self) -> list[str]:
         """Return the kinds whose first list is not complete."""
-        caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource | ScheduleBook] = {
+        caches: dict[str, PodCache | HPACache | AutoscalerSource | ScheduleBook] = {
             "pods": self.pods,
-            "horizontalpodautoscalers": self.rivals,
+            "horizontalpodautoscalers": self.rivals.hpas,
             "fastpathautoscalers": self.autoscalers,
             "fastpathschedules": self.schedules,
         }

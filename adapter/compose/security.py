@@ -50,9 +50,9 @@ class Security:
         """Return why callers cannot be authenticated yet, None if they can."""
         fault = self.trust.find_fault()
         why = "; ".join(
-            source.error
+            source.fault
             for source in self.sources
-            if isinstance(source, ConfigMapTrustSource) and source.error
+            if isinstance(source, ConfigMapTrustSource) and source.fault
         )
         return f"{fault}: {why}" if fault and why else fault
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
@@ -58,20 +58,24 @@ class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
     ) -> None:
         # each object is compared with what was delivered, which need not be the one before
         super().__init__(
-            context, self._deliver_current, same=lambda *_: False, lost=_lose, listed=self._deliver_absence
+            ListWatch(_CODEC, _CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}"),
+            context,
+            self._deliver_current,
+            f"configmap {NAMESPACE}/{NAME}",
+            same=lambda *_: False,
+            lost=_lose,
+            listed=self._deliver_absence,
+            remedy=_REMEDY,
         )
         self._deliver = deliver
         self._delivered: tuple[Mapping[str, str] | None, ...] = ()
-        source = ListWatch(_CODEC, _CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}")
-        name = f"configmap {NAMESPACE}/{NAME}"
-        self.reflector = Reflector(source, self, context, name, remedy=_REMEDY)
 
     @property
-    def error(self) -> str:
+    def fault(self) -> str:
         """The failure of the last list or watch, or why the ConfigMap cannot be read; "" without either."""
         config_map = self.find(NAMESPACE, NAME)
         reason = "" if config_map is None else config_map.unreadable
-        return self.reflector.status().last_error or (reason and f"the ConfigMap cannot be read: {reason}")
+        return self.failure or (reason and f"the ConfigMap cannot be read: {reason}")
 
     def _deliver_current(self, namespace: str, name: str) -> None:
         config_map = self.find(namespace, name)

@@ -95,9 +95,8 @@ class SchedulesUnderLoad:
         changes: Any = self.changes
         self.book = ScheduleBook(context, context.problems, changes)
         self.controller = FollowingAutoscalers(self.book, keys)
-        reflector = self.book.cache.reflector
-        reflector.synced = True
-        self.store = reflector.store
+        self.store = self.book.cache
+        self.store.synced = True
         for _ in self.store.listed(""):
             pass
 

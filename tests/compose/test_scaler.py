@@ -107,8 +107,7 @@ class UnsyncedScaler:
     def reflectors(self) -> list[Reflector[Any]]:
         """Those whose first list a scaler waits for."""
         known = self.scaler.caches
-        caches = (known.pods, known.rivals, self.autoscalers, known.schedules.cache)
-        return [cache.reflector for cache in caches]
+        return [known.pods, known.rivals.hpas, self.autoscalers, known.schedules.cache]
 
     def at_work(self) -> float:
         return self.monitoring.registry.get_sample_value("fastpath_scaler_autoscalers") or 0.0

@@ -13,7 +13,7 @@ import pytest
 
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.namespaces import NamespaceNames
+from adapter.kubernetes.cache.lister import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scope import SliceScope

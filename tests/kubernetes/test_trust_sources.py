@@ -89,7 +89,7 @@ async def test_the_config_map_and_its_changes_are_delivered(
         publish(cluster)
         await found.delivers({})
         assert len(found.delivered) == count + 1, "changes of other objects are not delivered"
-    assert found.source.error == ""
+    assert found.source.fault == ""
     assert faults.active() == {}
 
 
@@ -111,7 +111,7 @@ async def test_an_absent_config_map_is_delivered_as_none(cluster: Cluster, readi
         await found.delivers({"a": "1"})
         cluster.delete("ConfigMap", NAME, "kube-system")
         await found.delivers(None)
-        assert found.source.error == ""
+        assert found.source.fault == ""
 
 
 async def test_missing_rights_name_the_role_binding(
@@ -120,14 +120,14 @@ async def test_missing_rights_name_the_role_binding(
     publish(cluster, a="1")
     cluster.forbid("list", "configmaps")
     async with reading() as found:
-        await waiting.until(lambda: found.source.error)
+        await waiting.until(lambda: found.source.fault)
         assert found.delivered == []
-        assert "403" in found.source.error
-        assert "bind the Role extension-apiserver-authentication-reader in kube-system" in found.source.error
+        assert "403" in found.source.fault
+        assert "bind the Role extension-apiserver-authentication-reader in kube-system" in found.source.fault
         assert list(faults.active()) == [("informer", f"configmap kube-system/{NAME}")]
         cluster.allow("list", "configmaps")
         await found.delivers({"a": "1"})
-        await waiting.until(lambda: not found.source.error)
+        await waiting.until(lambda: not found.source.fault)
     assert faults.active() == {}
 
 
@@ -136,10 +136,10 @@ async def test_what_cannot_be_read_is_not_absent(cluster: Cluster, reading: Open
     async with reading() as found:
         await waiting.until(lambda: cluster.open_watches)
         assert not found.delivered
-        assert found.source.error.startswith("the ConfigMap cannot be read: ValidationError: ")
+        assert found.source.fault.startswith("the ConfigMap cannot be read: ValidationError: ")
         publish(cluster, a="1")
         await found.delivers({"a": "1"})
-        assert found.source.error == ""
+        assert found.source.fault == ""
     assert found.delivered == [{"a": "1"}]
 
 

@@ -76,7 +76,7 @@ class EndpointSubscriptions:
         sources = {source for source, _ in groups}
         services = {(source.namespace, source.service) for source in sources if source.service}
         for key in self._services.keys() - services:
-            self._services.pop(key).reflector.abandon()
+            self._services.pop(key).abandon()
             self._stop(key)
         for namespace, name in services - self._services.keys():
             service = ServiceEndpoints(self._context, namespace, name, self.wake.set)
@@ -84,7 +84,7 @@ class EndpointSubscriptions:
             self._start((namespace, name), service)
         own = {_pods_of(source) for source in sources if not self._pods.covers(source.namespace)}
         for pods_key in self._own_pods.keys() - own:
-            self._own_pods.pop(pods_key).reflector.abandon()
+            self._own_pods.pop(pods_key).abandon()
             self._stop(pods_key)
         for namespace, selector in own - self._own_pods.keys():
             purpose = f"scrape of {selector}" if selector != EVERYTHING else "scrape"

@@ -7,20 +7,19 @@ and for all autoscalers of a namespace, and labels and annotations that no decis
 FastPathAutoscalers from the registry.
 """
 
-import abc
 import bisect
-import functools
+import operator
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.store import ObjectCache, ReflectedCache, in_steps
+from adapter.kubernetes.cache.store import Budget, ObjectCache, in_steps
+from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
 from adapter.kubernetes.heads import WithMetadata
 from adapter.model.api_objects import Metadata, Struct
@@ -127,6 +126,7 @@ one would be refused and, with the short status of a refused one, let in again.
 _TOO_LONG = f"has more than {LONGEST_SPEC:,} bytes"
 _TOO_MANY = f"the autoscalers of the namespace have more than {NAMESPACE_BYTES:,} bytes: delete some"
 
+_SIZE = operator.attrgetter("size")
 _PARTS = msgspec.json.Decoder(_Parts)
 _HPA_HEAD = msgspec.json.Decoder(_HPAHead)
 _WHOLE_HPA = msgspec.json.Decoder(NativeAutoscaler, dec_hook=decode_scalar)
@@ -211,49 +211,27 @@ def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     return replace(one, resource_version="", size=other.size) == replace(other, resource_version="")
 
 
-Sized = TypeVar("Sized", bound=ReadAutoscaler | WatchedHPA)
+def _refuse_autoscaler(obj: ReadAutoscaler) -> ReadAutoscaler:
+    assert obj.autoscaler is not None, "it has a size"
+    return replace(obj, autoscaler=fastpath_autoscaler.refused(obj.autoscaler, _TOO_MANY), size=0)
 
 
-class _WeighedCache(ObjectCache[Sized]):
-    """Autoscalers, of which one that is too much for its namespace is refused until it is written again."""
-
-    def put(self, obj: Sized) -> None:
-        before, sizes = self.find(obj.namespace, obj.name), self._sizes
-        sizes[obj.namespace] -= 0 if before is None else before.size
-        most = STAYING_BYTES if before is not None and before.size else NAMESPACE_BYTES
-        if sizes[obj.namespace] + obj.size > most:
-            obj = self._refuse(obj)
-        sizes[obj.namespace] += obj.size
-        super().put(obj)
-
-    def remove(self, namespace: str, name: str) -> None:
-        before = self.find(namespace, name)
-        self._sizes[namespace] -= 0 if before is None else before.size
-        if not self._sizes[namespace]:
-            del self._sizes[namespace]
-        super().remove(namespace, name)
-
-    @functools.cached_property
-    def _sizes(self) -> Counter[str]:
-        return Counter()
-
-    @abc.abstractmethod
-    def _refuse(self, obj: Sized) -> Sized: ...
-
-
-class AutoscalerCache(_WeighedCache[ReadAutoscaler]):
+class AutoscalerCache(ObjectCache[ReadAutoscaler]):
     """All FastPathAutoscalers."""
 
-    def _refuse(self, obj: ReadAutoscaler) -> ReadAutoscaler:
-        assert obj.autoscaler is not None, "it has a size"
-        return replace(obj, autoscaler=fastpath_autoscaler.refused(obj.autoscaler, _TOO_MANY), size=0)
-
     def __init__(self, context: ReflectorContext, changed: Callable[[str, str], None]) -> None:
-        super().__init__(context, changed, same=_same_autoscaler, lost=_lose_autoscaler)
-        self.reflect(ObjectCodec(msgspec.Raw, _keep_autoscaler), FASTPATH)
+        source = ListWatch(ObjectCodec(msgspec.Raw, _keep_autoscaler), FASTPATH)
+        budget = Budget(_SIZE, _refuse_autoscaler, NAMESPACE_BYTES, STAYING_BYTES)
+        super().__init__(
+            source, context, changed, same=_same_autoscaler, lost=_lose_autoscaler, budget=budget
+        )
 
 
-class HPACache(_WeighedCache[WatchedHPA]):
+def _refuse_hpa(obj: WatchedHPA) -> WatchedHPA:
+    return replace(obj, faults=(_TOO_MANY,), asked=None, size=0)
+
+
+class HPACache(ObjectCache[WatchedHPA]):
     """All HPAs; `listed` is called after each list.
 
     Each of `followers` is called for each change with the HPA (None if it is gone), its namespace and its
@@ -266,11 +244,11 @@ class HPACache(_WeighedCache[WatchedHPA]):
         listed: Callable[[], Iterator[None]] = lambda: iter(()),
     ) -> None:
         self.followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
-        super().__init__(context, self._notify, same=same_hpa, lost=_lose_hpa, listed=listed)
-        self.reflect(ObjectCodec(msgspec.Raw, keep_hpa), _HPA)
-
-    def _refuse(self, obj: WatchedHPA) -> WatchedHPA:
-        return replace(obj, faults=(_TOO_MANY,), asked=None, size=0)
+        source = ListWatch(ObjectCodec(msgspec.Raw, keep_hpa), _HPA)
+        budget = Budget(_SIZE, _refuse_hpa, NAMESPACE_BYTES, STAYING_BYTES)
+        super().__init__(
+            source, context, self._notify, same=same_hpa, lost=_lose_hpa, listed=listed, budget=budget
+        )
 
     def _notify(self, namespace: str, name: str) -> None:
         hpa = self.find(namespace, name)
@@ -300,8 +278,8 @@ MOST_NAMED = 10
 """How many other autoscalers of a target are named."""
 
 
-class ScaleConflicts(ReflectedCache):
-    """The autoscalers of each target, while `run` runs.
+class ScaleConflicts:
+    """The autoscalers of each target, while `hpas` runs.
 
     `changed` is called with each target whose autoscalers changed, once the first list is in.
     """
@@ -314,7 +292,7 @@ class ScaleConflicts(ReflectedCache):
         self._targets: dict[_Owner, TargetKey] = {}
         self._owners: dict[TargetKey, list[_Owner]] = {}
         """The autoscalers of each target, sorted."""
-        self.reflector = self.hpas.reflector
+        self._announced = False
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Add a FastPathAutoscaler, or note its change."""
@@ -332,7 +310,7 @@ class ScaleConflicts(ReflectedCache):
         A target may have thousands, which all ask at each decision: where there are more than MOST_NAMED, the
         last element says how many more.
         """
-        if not self.synced:
+        if not self.hpas.synced:
             return None
         meta = autoscaler.metadata
         itself = (autoscaler.kind, meta.namespace, meta.name)
@@ -368,8 +346,9 @@ class ScaleConflicts(ReflectedCache):
                 self.changed(key)
 
     def _listed(self) -> Iterator[None]:
-        if self._is_first_sync():
-            yield from in_steps(tuple(self._owners), self.changed, self._defects)
+        targets = () if self._announced else tuple(self._owners)
+        self._announced = True
+        return in_steps(targets, self.changed, self._defects)
 
 
 def _label(owner: _Owner) -> str:

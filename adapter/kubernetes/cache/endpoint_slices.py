@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.store import Budget, ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.api_objects import DescribedObject, ObjectMeta, Struct
@@ -107,6 +107,14 @@ def _lose(lost: Unreadable, _: WatchedSlice | None) -> WatchedSlice:
 CODEC: ObjectCodec[WatchedSlice] = ObjectCodec(_WireSlice, _keep)
 
 
+_BUDGET: Budget[WatchedSlice] = Budget(
+    lambda watched: len(watched.endpoints),
+    lambda watched: msgspec.structs.replace(watched, endpoints=(), cut=True),
+    MOST_KEPT,
+    MOST_KEPT,
+)
+
+
 class ServiceEndpoints(ObjectCache[WatchedSlice]):
     """The slices of one Service, with at most `MOST_KEPT` endpoints together, while `run` runs.
 
@@ -116,30 +124,16 @@ class ServiceEndpoints(ObjectCache[WatchedSlice]):
     def __init__(
         self, context: ReflectorContext, namespace: str, service: str, changed: Callable[[], None]
     ) -> None:
-        super().__init__(context, lambda *_: changed(), lost=_lose, listed=lambda: iter(()))
-        self._kept = 0
         selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
-        self.reflector = Reflector(
+        super().__init__(
             ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),
-            self,
             context,
+            lambda *_: changed(),
             f"endpointslices of {namespace}/{service}",
+            lost=_lose,
+            listed=lambda: iter(()),
+            budget=_BUDGET,
         )
-
-    def put(self, obj: WatchedSlice) -> None:
-        self._release(obj.namespace, obj.name)
-        if self._kept + len(obj.endpoints) > MOST_KEPT:
-            obj = msgspec.structs.replace(obj, endpoints=(), cut=True)
-        self._kept += len(obj.endpoints)
-        super().put(obj)
-
-    def remove(self, namespace: str, name: str) -> None:
-        self._release(namespace, name)
-        super().remove(namespace, name)
-
-    def _release(self, namespace: str, name: str) -> None:
-        old = self.find(namespace, name)
-        self._kept -= 0 if old is None else len(old.endpoints)
 
     @property
     def slices(self) -> tuple[WatchedSlice, ...]:
@@ -151,5 +145,4 @@ class ServiceEndpoints(ObjectCache[WatchedSlice]):
         """Why the slices are not known, "" once they are."""
         if self.synced:
             return ""
-        error = self.reflector.error
-        return str(error) if error is not None else "the first list has not arrived yet"
+        return str(self.error) if self.error is not None else "the first list has not arrived yet"

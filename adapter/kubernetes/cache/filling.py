@@ -2,23 +2,38 @@
 
 Objects that a list does not name are removed after it, so a list that breaks off removes nothing. One object
 that cannot be read, or whose change the store fails on, fails neither list nor watch: that is reported, and
-the store decides what counts in its place. Objects of slices that the scaler does not keep are dropped.
+the store decides what counts in its place. Objects of slices that the scaler does not keep are dropped here,
+so a store never sees one.
+
+An unreadable object is reported once, and no more than some by name: one client can create very many.
 """
 
+import abc
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
 
-from adapter.kubernetes.cache.reflector_reports import ReflectorReports
 from adapter.kubernetes.cache.scope import Coverage
 from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
 from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
+MAX_REASONS = 40
+"""Upper bound on distinct `reason` label values of one reflector; the API server has fewer reasons.
+Further ones count as Other.
+"""
+
+MOST_NAMED = 50
+"""Limit of unreadable objects that are reported by name."""
+
 _SWEEP_STEP = 2_000
+_PROBLEM = "object"
+_UNREADABLE = "an object cannot be read; its last state counts"
 
 
 class NamedObject(Protocol):
@@ -32,40 +47,44 @@ class NamedObject(Protocol):
 
 
 T = TypeVar("T", bound=NamedObject)
-T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class ObjectStore(Protocol[T_contra]):
+class ObjectStore(abc.ABC, Generic[T]):
     """The objects of one kind in memory.
 
     Where an argument `namespace` is "", all are meant.
     """
 
-    def put(self, obj: T_contra) -> None:
+    @abc.abstractmethod
+    def put(self, obj: T) -> None:
         """Add an object or replace it."""
 
     def lose(self, lost: Unreadable) -> None:
         """Note that an object cannot be read. It is never removed for that."""
 
+    @abc.abstractmethod
     def remove(self, namespace: str, name: str) -> None:
         """Remove an object; an unknown one is ignored."""
 
+    @abc.abstractmethod
     def count(self, namespace: str) -> int: ...
 
+    @abc.abstractmethod
     def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each namespace with the names in it. The store may change meanwhile."""
 
     def end_batch(self) -> None:
         """End a batch of events: changes may be reported now."""
 
-    def listed(self, namespace: str) -> Iterator[None]:
+    def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - for stores of several lists
         """End a list: report the changes, and yield wherever other work may run."""
+        return iter(())
 
 
 class StoreFiller(Generic[T]):
     """Changes `store` as lists and events of one reflector say, for the slices that `coverage` keeps."""
 
-    def __init__(self, store: ObjectStore[T], coverage: Coverage, reports: ReflectorReports) -> None:
+    def __init__(self, store: ObjectStore[T], coverage: Coverage, reports: "ReflectorReports") -> None:
         self._store = store
         self._coverage = coverage
         self._reports = reports
@@ -130,3 +149,61 @@ class StoreFiller(Generic[T]):
         if self._reports.report_unreadable(namespace, name, describe(error)):
             details = facts(resource=self._reports.name)
             _log.error("unexpected error about one object", extra=details, exc_info=error)
+
+
+class ReflectorReports:
+    """What a reflector reports: its self-metrics and unreadable objects. `name` is its label in metrics."""
+
+    def __init__(self, monitoring: Monitoring, problems: ProblemLog, name: str) -> None:
+        self.name = name
+        self._problems = problems
+        self._errors = monitoring.informer_errors
+        self._reasons: set[str] = set()
+        self._unreadable: set[tuple[str, str]] = set()
+        self._has_more = False
+        self.objects = monitoring.informer_objects.labels(name)
+        self.last_event = monitoring.informer_event.labels(name)
+        self.synced = monitoring.informer_synced.labels(name)
+        self.relists = monitoring.informer_relists.labels(name)
+        self.events = monitoring.informer_events.labels(name)
+
+    def count_error(self, reason: str) -> None:
+        if reason not in self._reasons:
+            if len(self._reasons) >= MAX_REASONS:
+                reason = "Other"
+            self._reasons.add(reason)
+        self._errors.labels(self.name, reason).inc()
+
+    def report_unreadable(self, namespace: str, name: str, reason: str) -> bool:
+        """Report an object; tell whether it is reported by name for the first time."""
+        self.count_error("Unreadable")
+        key = namespace, name
+        is_new = key not in self._unreadable
+        if not is_new or len(self._unreadable) < MOST_NAMED:
+            self._unreadable.add(key)
+            self._problems.report(_PROBLEM, _UNREADABLE, reason, subject=self._subject(key))
+            return is_new
+        self._has_more = True
+        more = f"more than {MOST_NAMED} objects cannot be read"
+        self._problems.report(_PROBLEM, _UNREADABLE, more, subject=self.name)
+        return False
+
+    def resolve_unreadable(self, namespace: str, name: str) -> None:
+        """Note that an object could be read, or is gone."""
+        key = namespace, name
+        if key in self._unreadable:
+            self._unreadable.discard(key)
+            self._problems.resolve(_PROBLEM, subject=self._subject(key))
+            if self._has_more and not self._unreadable:
+                self._has_more = False
+                self._problems.resolve(_PROBLEM, subject=self.name)
+
+    def close(self) -> None:
+        """Resolve what was reported, because the kind is no longer watched."""
+        for problem in ("informer", "watch"):
+            self._problems.resolve(problem, subject=self.name)
+        for key in tuple(self._unreadable):
+            self.resolve_unreadable(*key)
+
+    def _subject(self, key: tuple[str, str]) -> str:
+        return f"{self.name} {'/'.join(filter(None, key))}"

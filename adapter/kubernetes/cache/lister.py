@@ -6,23 +6,29 @@ objects"; after it, a question costs the API server nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import ReflectedCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.scope import SliceScope
+from adapter.kubernetes.cache.store import LabeledCache, ObjectCache
 from adapter.kubernetes.client import ListWatch
-from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import APIResource
+from adapter.model.resources import APIResource, known_kind
 
 STEP = 1_000
 """Objects handled between two points at which other work may run."""
+
+RUNNING_PODS = f"status.phase={RUNNING}"
+"""The field selector of pods whose phase is Running."""
+
+_NAMESPACES = known_kind("v1", "Namespace", namespaced=False)
 
 
 class LabeledObject(msgspec.Struct, frozen=True, gc=False):
@@ -33,45 +39,18 @@ class LabeledObject(msgspec.Struct, frozen=True, gc=False):
     labels: Mapping[str, str]
 
 
-class MetadataCache(ReflectedCache):
-    """Names and labels of the objects of one kind, in an index that answers label selectors."""
+class MetadataCache(LabeledCache[PartialMetadata]):
+    """Names and labels of the objects of one kind."""
 
     def __init__(self, source: ListWatch[PartialMetadata], context: ReflectorContext) -> None:
-        self.index = LabelIndex(context.monitoring)
-        self.resource = source.resource
-        self.remove = self.index.remove
-        self.count = self.index.count
-        self.listing = self.index.listing
-        name = f"{self.resource.group_resource}{f'[{source.fields}]' if source.fields else ''}"
-        self.reflector = Reflector(source, self, context, name, on_demand=True)
+        name = f"{source.resource.group_resource}{f'[{source.fields}]' if source.fields else ''}"
+        super().__init__(source, context, name, on_demand=True)
 
     def put(self, obj: PartialMetadata) -> None:
         self.index.put(obj.namespace, obj.name, obj.labels)
 
-    def lose(self, lost: Unreadable) -> None:
-        """Do nothing: the last labels count."""
-
-    def end_batch(self) -> None: ...
-
-    def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - nothing follows
-        return iter(())
-
-
-async def _select(
-    index: LabelIndex,
-    namespace: str | None,
-    selector: LabelSelector,
-    find_labels: Callable[[str, str], Mapping[str, str] | None],
-) -> tuple[LabeledObject, ...]:
-    objects: list[LabeledObject] = []
-    for within in index.namespaces() if namespace is None else [namespace]:
-        for count, name in enumerate(await index.find_names(within, selector), 1):
-            labels = find_labels(within, name)
-            if labels is not None:  # else it was deleted in the meantime
-                objects.append(LabeledObject(within, name, labels))
-            if count % STEP == 0:
-                await asyncio.sleep(0)
-    return tuple(objects)
+    def remove(self, namespace: str, name: str) -> None:
+        self.index.remove(namespace, name)
 
 
 class ObjectLister:
@@ -79,7 +58,7 @@ class ObjectLister:
 
     The reflector of a kind begins with `start` or with the first question. `fields` is a field selector as
     text that restricts the objects of all kinds. `pods`, which runs by itself, answers for pods in place of a
-    reflector.
+    reflector. With `fields`, which are `RUNNING_PODS` then, `select`, `find` and `count` see those that run.
     """
 
     def __init__(
@@ -121,7 +100,9 @@ class ObjectLister:
     def _start(self, resource: APIResource) -> MetadataCache | PodCache:
         key = resource.group_resource
         known = self._caches.get(key)
-        if isinstance(known, PodCache) or (known is not None and known.resource.version == resource.version):
+        if known is not None and (
+            isinstance(known, PodCache) or known.source.resource.version == resource.version
+        ):
             return known
         if self._group is None:
             raise errors.NotSyncedError(f"{key} cannot be listed: the object cache is not running")
@@ -132,6 +113,11 @@ class ObjectLister:
         self._tasks[key] = self._group.create_task(cache.run(), name=f"reflector of {key}")
         return cache
 
+    async def _synced(self, resource: APIResource) -> MetadataCache | PodCache:
+        cache = self._start(resource)
+        await cache.wait_synced()
+        return cache
+
     async def names(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
     ) -> tuple[str, ...]:
@@ -140,29 +126,42 @@ class ObjectLister:
         `namespace` None asks for all namespaces; a name may then occur twice. The first question about a kind
         waits for its first list. Errors as `Reflector.wait_synced`.
         """
-        return await (await self._synced(resource)).find_names(namespace, selector)
+        return await (await self._synced(resource)).index.find_names(namespace, selector)
 
     async def select(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
     ) -> tuple[LabeledObject, ...]:
         """Return the objects that match, by namespace, then name; otherwise as `names`."""
-        index = await self._synced(resource)
-        return await _select(index, namespace, selector, index.labels)
+        cache = await self._synced(resource)
+        objects: list[LabeledObject] = []
+        for within in cache.index.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await cache.index.find_names(within, selector), 1):
+                labels = self._find_labels(cache, within, name)
+                if labels is not None:  # else it was deleted in the meantime
+                    objects.append(LabeledObject(within, name, labels))
+                if count % STEP == 0:
+                    await asyncio.sleep(0)
+        return tuple(objects)
 
     async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
         """Return one object, None if it does not exist; errors as `names`."""
-        labels = (await self._synced(resource)).labels(namespace, name)
+        labels = self._find_labels(await self._synced(resource), namespace, name)
         return LabeledObject(namespace, name, labels) if labels is not None else None
+
+    def _find_labels(
+        self, cache: MetadataCache | PodCache, namespace: str, name: str
+    ) -> Mapping[str, str] | None:
+        if not self._fields or isinstance(cache, MetadataCache):
+            return cache.index.labels(namespace, name)
+        pod = cache.find(namespace, name)
+        return pod.labels if pod is not None and pod.phase == RUNNING else None
 
     def count(self, resource: APIResource) -> int:
         """Return the number of objects of a kind, 0 before the first list."""
         cache = self._caches.get(resource.group_resource)
-        return cache.count("") if cache is not None else 0
-
-    async def _synced(self, resource: APIResource) -> LabelIndex:
-        cache = self._start(resource)
-        await cache.reflector.wait_synced()
-        return cache.index
+        if cache is None:
+            return 0
+        return cache.running if self._fields and isinstance(cache, PodCache) else cache.count("")
 
     def unsynced(self) -> tuple[GroupResource, ...]:
         """Return the kinds of `start` whose first list is neither in nor refused: readiness waits for these.
@@ -173,41 +172,26 @@ class ObjectLister:
         return tuple(
             key
             for key, cache in self._caches.items()
-            if key in self._required and not cache.synced and not cache.reflector.refused
+            if key in self._required and not cache.synced and not cache.refused
         )
 
 
-class RunningPods:
-    """The running pods of a `PodCache`, in place of an `ObjectLister` with that field selector."""
+class NamespaceNames(ObjectCache[PartialMetadata]):
+    """Tells a scope which namespaces there are, while `run` runs.
 
-    def __init__(self, cache: PodCache) -> None:
-        self._cache = cache
+    The API server filters by ranges of the hash of a namespace (`shardSelector`, KEP-5866), and a slice is no
+    range. But a single namespace is one. See `scope.Coverage`.
+    """
 
-    async def select(
-        self,
-        resource: APIResource,  # noqa: ARG002 - it is always pods
-        namespace: str | None,
-        selector: LabelSelector,
-    ) -> tuple[LabeledObject, ...]:
-        """Return the running pods that match, by namespace, then name; errors as `ObjectLister.names`."""
-        await self._cache.reflector.wait_synced()
-        return await _select(self._cache.index, namespace, selector, self._find_labels)
+    def __init__(self, watching: ReflectorContext, scope: SliceScope) -> None:
+        self._scope = scope
+        source, watching = ListWatch(PARTIAL_METADATA, _NAMESPACES), replace(watching, scope=None)
+        super().__init__(source, watching, self._follow, same=lambda *_: True, listed=self._learn)
+        scope.names_attempted = self.attempted
 
-    async def find(
-        self,
-        resource: APIResource,  # noqa: ARG002 - as above
-        namespace: str,
-        name: str,
-    ) -> LabeledObject | None:
-        """Return one pod, None if it does not exist or is not running; errors as `ObjectLister.names`."""
-        await self._cache.reflector.wait_synced()
-        labels = self._find_labels(namespace, name)
-        return LabeledObject(namespace, name, labels) if labels is not None else None
+    def _follow(self, _: str, name: str) -> None:
+        self._scope.note_namespace(name, exists=self.find("", name) is not None)
 
-    def _find_labels(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        pod = self._cache.find(namespace, name)
-        return pod.labels if pod is not None and pod.phase == RUNNING else None
-
-    def count(self, resource: APIResource) -> int:  # noqa: ARG002 - as above
-        """Return the number of running pods, 0 before the first list."""
-        return self._cache.running
+    def _learn(self) -> Iterator[None]:
+        self._scope.know_namespaces()
+        return iter(())

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from adapter import errors
 from adapter.kubernetes.cache import pod_codec, pod_starts
-from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod
 from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
 from adapter.kubernetes.cache.pod_starts import StartingPods
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import ReflectedCache, in_steps
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.store import LabeledCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.clock import Clock
@@ -88,7 +86,7 @@ class PodSubscription(Follower):
         self._cache.drop(self._selection, self)
 
 
-class PodCache(ReflectedCache):
+class PodCache(LabeledCache[WirePod]):
     """The pods of the cluster, or of `namespace`, and the selections among them, while `run` runs.
 
     `selector` restricts the pods that are watched, `purpose` names the watch in logs and self-metrics.
@@ -102,33 +100,19 @@ class PodCache(ReflectedCache):
         selector: LabelSelector = EVERYTHING,
         purpose: str = "scaler",
     ) -> None:
+        source = ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector)
+        super().__init__(source, context, f"pods in {namespace} ({purpose})" if namespace else "pods")
         self.clock: Clock = context.clock
-        self._defects = context.problems.defects
-        self.index = LabelIndex(context.monitoring)
-        """Names and labels of all pods."""
-        self.count = self.index.count
-        self.listing = self.index.listing
         self.running = 0
         """The number of pods whose phase is Running."""
         self._spaces: dict[str, PodNamespace] = {}
         self._specs: dict[bytes, SharedSpec] = {}
-        self._touched: dict[int, Selection] = {}
+        self._touched: dict[Selection, None] = {}
+        """Those whose followers are to be notified."""
+        self._announced = False
         self._checked, self._stale = float("-inf"), ""
-        source = ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector)
-        name = f"pods in {namespace} ({purpose})" if namespace else "pods"
-        self.reflector = Reflector(source, self, context, name)
 
     # -- questions -------------------------------------------------------------------------------------------
-
-    def covers(self, namespace: str) -> bool:
-        """Return whether the pods of a namespace are kept and listed."""
-        return self.reflector.covers(namespace)
-
-    def check_synced(self) -> None:
-        """Raise `errors.NotSyncedError` before the first list."""
-        if not self.synced:
-            reason = f": {self.reflector.error}" if self.reflector.error else ""
-            raise errors.NotSyncedError(f"pods: the first list has not arrived yet{reason}")
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
@@ -142,8 +126,8 @@ class PodCache(ReflectedCache):
         return self._stale
 
     def _find_stale(self) -> str:
-        age, is_stale, error = self.reflector.status()
-        if not is_stale and not error:
+        age, error = self.age, self.failure
+        if not error and age is not None and age <= self._periods.stale:
             return ""
         heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
         return f"{heard}: {error}" if error else heard
@@ -301,24 +285,20 @@ class PodCache(ReflectedCache):
         if after is None:
             after = space.matching(new.labels) if new is not None else []
             space.generation += 1
-        was_ready = old is not None and old.running_and_ready
-        is_ready = new is not None and new.running_and_ready
-        former, present = set(before), set(after)
-        for selection in before:
-            stays = selection in present
-            selection.touch((is_ready if stays else 0) - was_ready, now)
-            self._touched[id(selection)] = selection
-        for selection in after:
-            if selection not in former:
-                selection.touch(int(is_ready), now)
-                self._touched[id(selection)] = selection
+        ready: dict[Selection, int] = {}
+        if old is not None:
+            ready = dict.fromkeys(before, -old.running_and_ready)
+        if new is not None:
+            for selection in after:
+                ready[selection] = ready.get(selection, 0) + new.running_and_ready
+        for selection, change in ready.items():
+            selection.touch(change, now)
+        self._touched.update(dict.fromkeys(ready))
 
     def end_batch(self) -> None:
         """Notify the subscribers of what changed, once the first list is in."""
-        if self.synced:
-            touched, self._touched = self._touched, {}
-            for _ in in_steps(touched.values(), Selection.notify, self._defects):
-                pass
+        for _ in self._notify():
+            pass
 
     def listed(self, namespace: str) -> Iterator[None]:
         """End a list: what was before is unknown, and subscribers are notified of what changed."""
@@ -327,11 +307,15 @@ class PodCache(ReflectedCache):
             selection.history.restart(now)
             if count % _STEP == 0:
                 yield
+        if self.synced and not self._announced:
+            self._announced, self._touched = True, dict.fromkeys(self._selections(""))
+        yield from self._notify()
+
+    def _notify(self) -> Iterator[None]:
+        touched: dict[Selection, None] = {}
         if self.synced:
-            touched, self._touched = self._touched, {}
-            if self._is_first_sync():
-                touched = {id(selection): selection for selection in self._selections("")}
-            yield from in_steps(touched.values(), Selection.notify, self._defects)
+            touched, self._touched = self._touched, touched
+        return in_steps(touched, Selection.notify, self._context.problems.defects)
 
     def _selections(self, namespace: str) -> Iterator[Selection]:
         for space in self._spaces.values():

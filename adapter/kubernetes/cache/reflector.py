@@ -1,4 +1,4 @@
-"""`Reflector` keeps a store equal to the objects of one kind at the API server, as client-go's does.
+"""`Reflector` is a store that stays equal to the objects of one kind at the API server, as client-go's does.
 
 It lists the objects, then watches the changes from the version of that list. While a watch can go on where
 the last one ended, a broken connection or a restarting server costs no list. Only when the version itself is
@@ -13,8 +13,8 @@ heard for `relist` seconds. After `refusals` seconds of refusals, or where the k
 (405), that counts as lasting, and is reported. A kind that is read only on request (`on_demand`) is then
 listed only while it is read.
 
-A failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
-first list is told "not synced", never "not found".
+A failure never empties the store. Readers see how old it is (`age`), and a reader that comes before the first
+list is told "not synced", never "not found".
 """
 
 import asyncio
@@ -23,11 +23,10 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Literal
+from typing import Literal
 
 from adapter import errors
-from adapter.kubernetes.cache.filling import ObjectStore, StoreFiller, T
-from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
+from adapter.kubernetes.cache.filling import ObjectStore, ReflectorReports, StoreFiller, T
 from adapter.kubernetes.cache.scope import UNSELECTIVE, Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.model.autoscaling import slices
@@ -120,8 +119,8 @@ class ReflectorContext:
     """The slices whose objects are kept, None for all objects."""
 
 
-class Reflector(Generic[T]):
-    """Keeps `store` equal to `source` while `run` runs. `name` identifies it in logs and self-metrics.
+class Reflector(ObjectStore[T]):
+    """A store that stays equal to `source` while `run` runs. `name` identifies it in logs and self-metrics.
 
     `remedy` is added to the text of a refusal (403).
     """
@@ -129,7 +128,6 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         source: ListWatch[T],
-        store: ObjectStore[T],
         context: ReflectorContext,
         name: str,
         *,
@@ -137,10 +135,9 @@ class Reflector(Generic[T]):
         remedy: str = "",
     ) -> None:
         self.source = source
-        self.store = store
         self.name = name
         self.synced = False
-        """Whether the first list succeeded."""
+        """Whether the first list is in. A list that is refused never is."""
         self.attempted = asyncio.Event()
         """Set once the first list succeeded or failed."""
         self.error: errors.KubernetesError | None = None
@@ -164,14 +161,19 @@ class Reflector(Generic[T]):
         """Whether the version is that of a list without one, and nothing has shown that it is good."""
         self._heard: float | None = None
         self._read = asyncio.Event()
-        self._listed = asyncio.Event()
+        self._relisted = asyncio.Event()
         self._coverage = Coverage(context.scope or SliceScope.of_everything())
-        self._filler = StoreFiller(store, self._coverage, self._reports)
+        self._filler = StoreFiller(self, self._coverage, self._reports)
 
-    def status(self) -> ReflectorStatus:
-        age = None if self._heard is None else self._context.clock.monotonic() - self._heard
-        stale = age is None or age > self._periods.stale
-        return ReflectorStatus(age, stale, self._text(self.error) if self.error else "")
+    @property
+    def age(self) -> float | None:
+        """The seconds since the API server last sent a list, an event or a bookmark, None before that."""
+        return None if self._heard is None else self._context.clock.monotonic() - self._heard
+
+    @property
+    def failure(self) -> str:
+        """What `error` says, with the remedy; "" while list and watch succeed."""
+        return self._text(self.error) if self.error else ""
 
     def _text(self, error: errors.KubernetesError) -> str:
         return f"{error}{self._remedy}" if error.status == 403 else str(error)
@@ -179,7 +181,7 @@ class Reflector(Generic[T]):
     @property
     def refused(self) -> bool:
         """Whether the API server refuses the list, so that waiting for it is useless."""
-        return self.error is not None and 400 <= self.error.status < 500 and self.error.status != 429
+        return self.error is not None and self.error.is_refusal
 
     def covers(self, namespace: str) -> bool:
         """Tell whether the objects of a namespace are kept and listed; those of other slices are not."""
@@ -193,25 +195,27 @@ class Reflector(Generic[T]):
         """
         if not self.synced:
             await self._wait_for_first_list()
-        if self._mode == "watch" or self._heard is None:
+        age = self.age
+        if self._mode == "watch" or age is None:
             return
         self._read.set()
-        age = self._context.clock.monotonic() - self._heard
         if self.error is not None or age <= 2 * self._periods.relist:
             return
-        await wait_for(self._listed, self._periods.first_list)
+        await wait_for(self._relisted, self._periods.first_list)
 
     async def _wait_for_first_list(self) -> None:
-        what = f"{self.source.resource.group_resource}: the first list has not arrived yet"
         await wait_for(self.attempted, self._periods.first_list)
-        if self.synced:
-            return
         error = self.error
-        if error is None:
-            raise errors.NotSyncedError(what)
-        if self.refused:
+        if error is not None and error.is_refusal and not self.synced:
             raise errors.KubernetesError(error.status, error.reason, str(error)) from error
-        raise errors.NotSyncedError(f"{what}: {error}") from error
+        self.check_synced()
+
+    def check_synced(self) -> None:
+        """Raise `errors.NotSyncedError` before the first list."""
+        if not self.synced:
+            reason = f": {self.error}" if self.error else ""
+            what = self.source.resource.group_resource
+            raise errors.NotSyncedError(f"{what}: the first list has not arrived yet{reason}") from self.error
 
     def abandon(self) -> None:
         """Resolve the reported problems of a kind that is no longer watched."""
@@ -279,12 +283,12 @@ class Reflector(Generic[T]):
         if not self.synced:
             self.synced = True
             self._reports.synced.set(1)
-            count = self.store.count(self.source.namespace)
+            count = self.count(self.source.namespace)
             _log.info("first list received", extra=facts(resource=self.name, objects=count))
-        for _ in self.store.listed(self.source.namespace):
+        for _ in self.listed(self.source.namespace):
             await asyncio.sleep(0)
         self.attempted.set()
-        self._listed.set()
+        self._relisted.set()
         if self._mode == "list" or self._denied is not None:
             self._recover()
 
@@ -301,7 +305,7 @@ class Reflector(Generic[T]):
 
         async def read(namespace: str) -> str:
             version = await self._list_in(replace(self.source, namespace=namespace))
-            self.store.end_batch()
+            self.end_batch()
             return version
 
         return await self._coverage.follow(
@@ -310,7 +314,7 @@ class Reflector(Generic[T]):
 
     def _stored(self) -> list[str]:
         """Return the namespaces that have objects."""
-        return [namespace for namespace, _ in self.store.listing(self.source.namespace)]
+        return [namespace for namespace, _ in self.listing(self.source.namespace)]
 
     async def _list_in(self, source: ListWatch[T]) -> str:
         """Make the store equal to a list, in the namespace of that; return the version of the list."""
@@ -362,7 +366,7 @@ class Reflector(Generic[T]):
                         self._filler.apply(event)
                     self._reports.events.inc(len(events))
                     self._record_contact()
-                    self.store.end_batch()
+                    self.end_batch()
         except errors.KubernetesError as error:
             # The timer runs since the API server has begun to answer. A status before that refuses the watch;
             # one after that is an ERROR event of it.
@@ -413,7 +417,7 @@ class Reflector(Generic[T]):
     async def _wait_to_poll(self) -> None:
         """Wait for the next list, or where a watch was refused a short time ago, for the next watch."""
         self._read.clear()
-        self._listed.clear()
+        self._relisted.clear()
         left = max(0.01, self._watch_from - self._context.clock.monotonic())  # a timer may be a little early
         is_lasting = self._mode == "list"
         await self._context.sleep(self._periods.relist if is_lasting else min(left, self._periods.relist))
@@ -425,7 +429,7 @@ class Reflector(Generic[T]):
     def _record_contact(self) -> None:
         self._heard = self._context.clock.monotonic()
         self._reports.last_event.set(self._context.clock.wall())
-        self._reports.objects.set(self.store.count(self.source.namespace))
+        self._reports.objects.set(self.count(self.source.namespace))
 
     def _recover(self) -> None:
         """Resolve the problems: a polled kind was listed, or the watch of a watched one lasts."""

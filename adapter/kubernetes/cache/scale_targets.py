@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from adapter import errors
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
-from adapter.kubernetes.client import path_of
+from adapter.kubernetes.client import ListWatch, path_of
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -147,18 +147,18 @@ class TargetSubscription:
             targets.decide(kind)
             if not kind.decided:
                 return Unfound(_NOT_YET, known=False)
-        reflector = kind.find_reflector()
+        objects = kind.objects
         # A target that is polled stays polled until the watch has listed: a gap in between would read as a
         # target that does not exist.
-        if reflector is None or (self.place in kind.polling and not reflector.synced):
+        if objects is None or objects.refused or (self.place in kind.polling and not objects.synced):
             return self._find_polled(kind)
-        seen = kind.objects.find(self.namespace, name)
+        seen = objects.find(self.namespace, name)
         # The codec refused this object alone. Its scale subresource is small and may still be readable.
         if seen is not None and seen.unreadable:
             return self._find_polled(kind)
         kind.stop_polling(self.place)
-        if not reflector.synced:
-            return Unfound(f"{_NOT_YET}: {reflector.error}" if reflector.error else _NOT_YET, known=False)
+        if not objects.synced:
+            return Unfound(f"{_NOT_YET}: {objects.error}" if objects.error else _NOT_YET, known=False)
         return self._build(kind, seen)
 
     def _find_polled(self, kind: "TargetKind") -> ScaleTarget | Unfound:
@@ -168,7 +168,7 @@ class TargetSubscription:
         if polled is None:
             return Unfound(_NOT_YET, known=False)
         if isinstance(polled, errors.KubernetesError):
-            return Unfound(polled.said or str(polled), known=_is_refused(polled))
+            return Unfound(polled.said or str(polled), known=polled.is_refusal)
         return self._build(kind, polled)
 
     def _build(self, kind: "TargetKind", seen: ObservedScale | None) -> ScaleTarget | Unfound:
@@ -222,27 +222,29 @@ class PollTurns:
 class TargetKind:
     """One kind of targets: its cached objects, and its targets by namespace and name.
 
-    `decided` says whether it is known if the kind can be cached. `polling` has the tasks that read scales
-    which are not, one for all subscriptions to a target, and `polled` their last results.
+    `decided` says whether it is known if the kind can be cached; `objects` is None until then, and if it
+    cannot. `polling` has the tasks that read scales which are not, one for all subscriptions to a target, and
+    `polled` their last results.
     """
 
     def __init__(self, resource: APIResource, context: ReflectorContext) -> None:
         self.resource = resource
-        self._defects = context.problems.defects
+        self._context = context
         self.decided = False
-        self.objects: ObjectCache[ObservedScale] = ObjectCache(
-            context, self._changed, same=scale_codec.same_scale, lost=scale_codec.lose, listed=self._listed
-        )
+        self.objects: ObjectCache[ObservedScale] | None = None
         self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
         self.polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.polled: dict[tuple[str, str], ObservedScale | errors.KubernetesError] = {}
-        self.reflector: Reflector[ObservedScale] | None = None
         self.tasks: list[asyncio.Task[None]] = []
 
-    def find_reflector(self) -> Reflector[ObservedScale] | None:
-        """Return the reflector, None without one or if it cannot succeed."""
-        error = None if self.reflector is None else self.reflector.error
-        return None if error is not None and _is_refused(error) else self.reflector
+    def cache(self, codec: ObjectCodec[ObservedScale]) -> ObjectCache[ObservedScale]:
+        """Have the objects of the kind cached, and return them."""
+        source, same, lost = ListWatch(codec, self.resource), scale_codec.same_scale, scale_codec.lose
+        self.decided = True
+        self.objects = ObjectCache(
+            source, self._context, self._changed, same=same, lost=lost, listed=self._listed
+        )
+        return self.objects
 
     def all_targets(self) -> tuple[TargetSubscription, ...]:
         return tuple(itertools.chain.from_iterable(self.targets.values()))
@@ -257,12 +259,13 @@ class TargetKind:
             target.changed()
 
     def _changed(self, namespace: str, name: str) -> None:
-        reflector = self.find_reflector()
-        if reflector is None or reflector.synced:  # else all are notified when the first list is in
+        assert self.objects is not None
+        if self.objects.refused or self.objects.synced:  # else all are notified when the first list is in
             self.notify((namespace, name))
 
     def _listed(self) -> Iterator[None]:
-        return in_steps(self.all_targets(), lambda target: target.changed(), self._defects)
+        defects = self._context.problems.defects
+        return in_steps(self.all_targets(), lambda target: target.changed(), defects)
 
 
 class ScaleTargets:
@@ -369,8 +372,8 @@ class ScaleTargets:
         del self._kinds[kind.resource.group_resource]
         for task in kind.tasks:
             task.cancel()
-        if kind.reflector is not None:
-            kind.reflector.abandon()
+        if kind.objects is not None:
+            kind.objects.abandon()
         for place in tuple(kind.polling):
             kind.stop_polling(place)
         for target in kind.all_targets():
@@ -397,7 +400,7 @@ class ScaleTargets:
                 body = await self._context.client.get(f"{path}/{key.resource}.{key.group}")
                 codec = scale_codec.read_codec(body.content, kind.resource.version)
             except errors.KubernetesError as error:
-                pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS
+                pause = DEFINITION_SECONDS if error.is_refusal else RETRY_SECONDS
             except UNREADABLE:
                 codec = None  # not a definition: as one without paths
             known, kind.decided = kind.decided, True
@@ -411,10 +414,8 @@ class ScaleTargets:
 
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self._group is not None
-        kind.decided = True
-        kind.objects.reflect(codec, kind.resource)
-        reflector = kind.reflector = kind.objects.reflector
-        kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
+        objects = kind.cache(codec)
+        kind.tasks.append(self._group.create_task(objects.run(), name=f"reflector of {objects.name}"))
 
     # -- scales that are read --------------------------------------------------------------------------------
 
@@ -431,7 +432,7 @@ class ScaleTargets:
         while True:
             await self._turns.wait(place)
             before, fresh = kind.polled.get(place), await self._fetch(path, place)
-            is_refused = not isinstance(fresh, ObservedScale) and _is_refused(fresh)
+            is_refused = not isinstance(fresh, ObservedScale) and fresh.is_refusal
             if isinstance(fresh, ObservedScale) or not isinstance(before, ObservedScale) or is_refused:
                 kind.polled[place] = fresh
                 if not _is_same(before, fresh):
@@ -462,8 +463,3 @@ def _is_same(
 def _is_absent(polled: ObservedScale | errors.KubernetesError) -> bool:
     """Whether there is no such target, which may be made at any time, and not no such path."""
     return isinstance(polled, errors.KubernetesError) and polled.status == 404 and not polled.plain
-
-
-def _is_refused(error: errors.KubernetesError) -> bool:
-    """Whether the API server refused a request. A kind whose list is refused is read one by one."""
-    return 400 <= error.status < 500 and error.status not in {410, 429}

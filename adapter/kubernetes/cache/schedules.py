@@ -9,6 +9,7 @@ from adapter.bounds.schedule import documents, windows
 from adapter.bounds.schedule.documents import KIND, FastPathSchedule
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
@@ -81,5 +82,5 @@ class ScheduleCache(ObjectCache[WatchedSchedule]):
     """All FastPathSchedules; none if there is no such kind."""
 
     def __init__(self, context: ReflectorContext, changed: Callable[[str, str], None]) -> None:
-        super().__init__(context, changed, same=_same, lost=_lose, step=5)
-        self.reflect(CODEC, SCHEDULES, optional=True)
+        source = ListWatch(CODEC, SCHEDULES, optional=True)
+        super().__init__(source, context, changed, same=_same, lost=_lose, step=5)

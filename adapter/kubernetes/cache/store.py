@@ -1,15 +1,16 @@
 """Caches of objects: `ObjectCache` keeps the objects of one kind as its reflectors show them."""
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from adapter.kubernetes.cache.filling import T
+from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.client import ListWatch
-from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.label_selectors import EVERYTHING, LabelSelector
-from adapter.model.resources import APIResource
+from adapter.kubernetes.codec import Unreadable
 from adapter.model.steps import Steps
 from adapter.telemetry.problems import Defects
 
@@ -37,73 +38,75 @@ def in_steps(
             yield
 
 
-class ReflectedCache:
-    """A cache that `reflector` fills while `run` runs."""
+@dataclass(frozen=True, slots=True)
+class Budget(Generic[T]):
+    """What the objects of a namespace may weigh together.
 
-    reflector: Reflector[Any]
-    _announced = False
+    One that is too much is kept as `refuse` returns it, without weight, until it is written again. `most` is
+    for an object that is new, or was refused; `staying` for one that was let in.
+    """
 
-    async def run(self) -> None:
-        await self.reflector.run()
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first list is in. A list that is refused never is."""
-        return self.reflector.synced
-
-    def _is_first_sync(self) -> bool:
-        """Tell, once, that the first list is in."""
-        is_first = not self._announced and self.synced
-        self._announced |= is_first
-        return is_first
+    weigh: Callable[[T], int]
+    refuse: Callable[[T], T]
+    most: int
+    staying: int
 
 
-class ObjectCache(ReflectedCache, Generic[T]):
+class LabeledCache(Reflector[T]):
+    """A cache whose objects label selectors find: `index` has the names and labels of all."""
+
+    def __init__(
+        self, source: ListWatch[T], context: ReflectorContext, name: str, *, on_demand: bool = False
+    ) -> None:
+        super().__init__(source, context, name, on_demand=on_demand)
+        self.index = LabelIndex(context.monitoring)
+
+    def count(self, namespace: str) -> int:
+        return self.index.count(namespace)
+
+    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        return self.index.listing(namespace)
+
+
+class ObjectCache(Reflector[T]):
     """The objects of one kind by namespace and name, while `run` runs.
 
     `changed` is called with namespace and name of each object that was added, removed or replaced by one that
     is not the `same`, from when the first list is in, at first `step` objects at a time. With `listed`,
     which is called at the end of each list and yields wherever other work may run, it is called at once.
-    `batched` is called after each batch of events of a watch.
-    `lost` returns what to put for an object that cannot be read, from that and its last state; without it the
-    last state stays.
+    `batched` is called after each batch of events of a watch. `lost` returns what to put for an object that
+    cannot be read, from that and its last state; without it the last state stays.
     """
 
     def __init__(
         self,
+        source: ListWatch[T],
         context: ReflectorContext,
         changed: Callable[[str, str], None],
+        name: str = "",
         *,
         same: Callable[[T, T], bool] = operator.eq,
         lost: Callable[[Unreadable, T | None], T | None] = lambda _, last: last,
         step: int = STEP,
         listed: Callable[[], Iterator[None]] | None = None,
         batched: Callable[[], None] = lambda: None,
+        budget: Budget[T] | None = None,
+        remedy: str = "",
     ) -> None:
-        self._context = context
+        within = f" in {source.namespace}" if source.namespace else ""
+        name = name or f"{source.resource.group_resource}{within} (scaler)"
+        super().__init__(source, context, name, remedy=remedy)
         self._changed = changed
         self._same = same
         self._lost = lost
         self._step = step
         self._listed = listed
-        self.end_batch = batched
+        self._batched = batched
+        self._budget = budget
+        self._weights: Counter[str] = Counter()
         self._announced = listed is not None
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
-
-    def reflect(
-        self,
-        codec: ObjectCodec[T],
-        resource: APIResource,
-        namespace: str = "",
-        *,
-        optional: bool = False,
-        selector: LabelSelector = EVERYTHING,
-    ) -> None:
-        """Have a reflector of a namespace, or of all, fill the cache."""
-        source = ListWatch(codec, resource, namespace, selector, optional=optional)
-        name = f"{resource.group_resource}{f' in {namespace}' if namespace else ''} (scaler)"
-        self.reflector = Reflector(source, self, self._context, name)
 
     def __len__(self) -> int:
         return self._size
@@ -118,10 +121,21 @@ class ObjectCache(ReflectedCache, Generic[T]):
     def put(self, obj: T) -> None:
         objects = self._objects.setdefault(obj.namespace, {})
         old = objects.get(obj.name)
+        if self._budget is not None:
+            obj = self._admit(obj, old, self._budget)
         self._size += old is None
         objects[obj.name] = obj
         if self._announced and (old is None or not self._same(old, obj)):
             self._changed(obj.namespace, obj.name)
+
+    def _admit(self, obj: T, old: T | None, budget: Budget[T]) -> T:
+        """Return what is kept of an object that replaces `old`, as the budget of its namespace allows."""
+        before = 0 if old is None else budget.weigh(old)
+        others = self._weights[obj.namespace] - before
+        if others + budget.weigh(obj) > (budget.staying if before else budget.most):
+            obj = budget.refuse(obj)
+        self._weights[obj.namespace] = others + budget.weigh(obj)
+        return obj
 
     def lose(self, lost: Unreadable) -> None:
         kept = self._lost(lost, self.find(lost.namespace, lost.name))
@@ -130,11 +144,15 @@ class ObjectCache(ReflectedCache, Generic[T]):
 
     def remove(self, namespace: str, name: str) -> None:
         objects = self._objects.get(namespace, {})
-        if objects.pop(name, None) is None:
+        old = objects.pop(name, None)
+        if old is None:
             return
         self._size -= 1
+        if self._budget is not None:
+            self._weights[namespace] -= self._budget.weigh(old)
         if not objects:
             del self._objects[namespace]
+            self._weights.pop(namespace, None)
         if self._announced:
             self._changed(namespace, name)
 
@@ -146,10 +164,12 @@ class ObjectCache(ReflectedCache, Generic[T]):
             if (objects := self._objects.get(within)) is not None:
                 yield within, tuple(objects)
 
+    def end_batch(self) -> None:
+        self._batched()
+
     def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - there is one list
         if self._listed is not None:
-            yield from self._listed()
-        elif self._is_first_sync():
-            keys = [(obj.namespace, obj.name) for obj in self]
-            defects = self._context.problems.defects
-            yield from in_steps(keys, lambda key: self._changed(*key), defects, self._step)
+            return self._listed()
+        keys = [] if self._announced else [(obj.namespace, obj.name) for obj in self]
+        self._announced = True
+        return in_steps(keys, lambda key: self._changed(*key), self._context.problems.defects, self._step)

@@ -14,6 +14,7 @@ import msgspec
 
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
 from adapter.kubernetes.ownership.lease import LEASES, RELEASED, LeaseRecord, read_record
 from adapter.kubernetes.ownership.term import Unchanged
@@ -105,10 +106,10 @@ class LeaseView:
             consistent=True,
         )
         watching = dataclasses.replace(watching, periods=periods, scope=None)
+        source = ListWatch(_CODEC, LEASES, namespace, parse_selector(f"{LABEL}={name}"))
         self.cache: ObjectCache[WatchedLease] = ObjectCache(
-            watching, self._follow, listed=self._listed, batched=self._end_batch
+            source, watching, self._follow, listed=self._listed, batched=self._end_batch
         )
-        self.cache.reflect(_CODEC, LEASES, namespace, selector=parse_selector(f"{LABEL}={name}"))
 
     def find(self, name: str) -> WatchedLease | None:
         return self.cache.find(self._namespace, name)

@@ -63,7 +63,7 @@ async def opposing(
     async with reflecting(cluster.url) as around:
         rivals = ScaleConflicts(around)
         rivals.changed = changed
-        async with running(rivals.run()):
+        async with running(rivals.hpas.run()):
             yield rivals
 
 
@@ -164,7 +164,7 @@ async def test_what_is_kept_of_an_hpa(cluster: Cluster) -> None:
     cluster.create(annotated)
     cluster.create(hpa("b"))
     async with opposing(cluster) as rivals:
-        await until(lambda: rivals.synced)
+        await until(lambda: rivals.hpas.synced)
         (first, second) = rivals.hpas
         assert (first.namespace, first.name) == ("default", "a")
         assert first.target == CrossVersionObjectReference("Deployment", "web", "apps/v1")
@@ -180,7 +180,7 @@ async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(cluster
     cluster.create(hpa("a"))
     cluster.forbid("list", "horizontalpodautoscalers")
     async with opposing(cluster) as rivals:
-        await until(lambda: "403" in rivals.reflector.status().last_error)
+        await until(lambda: "403" in rivals.hpas.failure)
         assert rivals.of(ours("web")) is None
         cluster.allow("list", "horizontalpodautoscalers")
         await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))

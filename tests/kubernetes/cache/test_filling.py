@@ -1,15 +1,15 @@
 """A store that is filled from lists and events: what is removed, and what one bad object does to others."""
 
 from adapter import errors
-from adapter.kubernetes.cache.filling import StoreFiller
-from adapter.kubernetes.cache.reflector_reports import ReflectorReports
+from adapter.kubernetes.cache.filling import ReflectorReports, StoreFiller
 from adapter.kubernetes.cache.scope import Coverage, SliceScope
 from adapter.kubernetes.cache.store import ObjectCache
-from adapter.kubernetes.codec import PartialMetadata, Unreadable, WatchEvent
+from adapter.kubernetes.client import ListWatch
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.kubernetes.apiclient import error_of, unconnected
+from tests.kubernetes.apiclient import PODS, error_of, unconnected
 from tests.support.clock import FakeClock
 
 
@@ -19,7 +19,7 @@ class Filled:
     def __init__(self, scope: SliceScope | None = None) -> None:
         self.changes: list[str] = []
         self.store: ObjectCache[PartialMetadata] = ObjectCache(
-            unconnected(), self.change, listed=lambda: iter(())
+            ListWatch(PARTIAL_METADATA, PODS), unconnected(), self.change, listed=lambda: iter(())
         )
         monitoring = Monitoring()
         self.problems = ProblemLog(monitoring, FakeClock())

@@ -11,7 +11,7 @@ from msgspec import structs
 from adapter import errors
 from adapter.compose.clock import SystemClock
 from adapter.kubernetes.cache import label_index, lister, pod_codec
-from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
+from adapter.kubernetes.cache.lister import RUNNING_PODS, LabeledObject, ObjectLister
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.label_selectors import EVERYTHING, parse_selector
@@ -294,17 +294,21 @@ def put_pod(cache: PodCache, namespace: str, name: str, phase: str, **labels: st
 
 
 def sync(pods: PodCache) -> None:
-    pods.reflector.synced = True
-    pods.reflector.attempted.set()
+    pods.synced = True
+    pods.attempted.set()
 
 
-async def test_running_pods_alone(pods: PodCache) -> None:
+def running_pods(context: ReflectorContext, pods: PodCache) -> ObjectLister:
+    return ObjectLister(context, fields=RUNNING_PODS, pods=pods)
+
+
+async def test_running_pods_alone(pods: PodCache, context: ReflectorContext) -> None:
     put_pod(pods, "shop", "a", "Running", app="web")
     put_pod(pods, "shop", "b", "Pending", app="web")
     put_pod(pods, "shop", "c", "Succeeded")
     put_pod(pods, "bank", "a", "Running", app="db")
     sync(pods)
-    running = RunningPods(pods)
+    running = running_pods(context, pods)
 
     web, db = LabeledObject("shop", "a", {"app": "web"}), LabeledObject("bank", "a", {"app": "db"})
     assert await running.select(PODS, "shop", EVERYTHING) == (web,)
@@ -332,7 +336,7 @@ async def test_the_number_of_running_pods_is_kept_up_to_date(pods: PodCache) -> 
 
 
 async def test_before_the_first_list_nothing_is_absent(pods: PodCache, context: ReflectorContext) -> None:
-    running, objects = RunningPods(pods), ObjectLister(context, pods=pods)
+    running, objects = running_pods(context, pods), ObjectLister(context, pods=pods)
     objects.start([PODS])
     assert objects.unsynced() == (PODS.group_resource,)
     with pytest.raises(errors.NotSyncedError):
@@ -351,14 +355,13 @@ async def test_a_refused_list_fails_its_questions_and_keeps_nothing_else_waiting
 ) -> None:
     objects = ObjectLister(context, pods=pods)
     objects.start([PODS])
-    reflector = pods.reflector
-    reflector.error = errors.KubernetesError(403, "Forbidden", "cannot list pods: 403 Forbidden")
-    reflector.attempted.set()
+    pods.error = errors.KubernetesError(403, "Forbidden", "cannot list pods: 403 Forbidden")
+    pods.attempted.set()
     assert objects.unsynced() == ()
     with pytest.raises(errors.KubernetesError, match="cannot list pods: 403 Forbidden"):
         await objects.names(PODS, "shop", EVERYTHING)
     with pytest.raises(errors.KubernetesError, match="cannot list pods: 403 Forbidden"):
-        await RunningPods(pods).select(PODS, "shop", EVERYTHING)
+        await running_pods(context, pods).select(PODS, "shop", EVERYTHING)
 
 
 async def test_all_pods_by_label(pods: PodCache, context: ReflectorContext) -> None:
@@ -372,11 +375,11 @@ async def test_all_pods_by_label(pods: PodCache, context: ReflectorContext) -> N
     assert objects.count(PODS) == 2
 
 
-async def test_other_work_goes_on_while_many_are_selected(pods: PodCache) -> None:
+async def test_other_work_goes_on_while_many_are_selected(pods: PodCache, context: ReflectorContext) -> None:
     for number in range(5 * lister.STEP):
         put_pod(pods, "shop", f"p{number:04}", "Running" if number % 2 else "Pending")
     sync(pods)
     async with other_work() as turns:
-        found = await RunningPods(pods).select(PODS, None, EVERYTHING)
+        found = await running_pods(context, pods).select(PODS, None, EVERYTHING)
     assert len(found) == 5 * lister.STEP // 2
     assert turns.count >= 4

@@ -72,7 +72,7 @@ class PodScript:
     def begin(self, seconds: str) -> None:
         self.clock = FakeClock(JANUARY + float(seconds))
         self.watch = PodCache(unconnected(self.clock))
-        self.watch.reflector.synced = True
+        self.watch.synced = True
         list(self.watch.listed(""))
 
     def put(self, text: str) -> None:

@@ -80,7 +80,7 @@ class StartsScript:
                 self.cache.remove(namespace, name)
         self.put(pods)
         if not self.cache.synced:
-            self.cache.reflector.synced = True
+            self.cache.synced = True
             list(self.cache.listed(""))
 
     def put(self, pods: Sequence[JSON]) -> None:

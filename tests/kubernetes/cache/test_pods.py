@@ -90,7 +90,7 @@ def names(pods: Sequence[WatchedPod]) -> list[str]:
 def alone(clock: FakeClock | None = None) -> PodCache:
     """Return a watch that a test feeds by hand."""
     watch = PodCache(unconnected(clock))
-    watch.reflector.synced = True
+    watch.synced = True
     list(watch.listed(""))
     return watch
 
@@ -451,7 +451,7 @@ def test_pods_are_out_of_the_garbage_collectors_sight(watch: PodCache) -> None:
 
 def test_many_are_notified_in_steps() -> None:
     watch = PodCache(unconnected())
-    watch.reflector.synced = True
+    watch.synced = True
     told: list[int] = []
     for number in range(1200):
         watch.follow(

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from adapter import errors
-from adapter.kubernetes.cache.lister import MetadataCache
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods
-from adapter.kubernetes.cache.store import in_steps
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
@@ -103,7 +102,7 @@ async def play(
     periods: ReflectorPeriods = ReflectorPeriods(),  # noqa: B008 - it is frozen
     until_failed: bool = False,
     optional: bool = False,
-) -> tuple[ScriptedServer, Reflector[PartialMetadata], ProblemLog]:
+) -> tuple[ScriptedServer, ObjectCache[PartialMetadata], ProblemLog]:
     clock = FakeClock()
     script = ScriptedServer(clock, *steps)
     script.watched = watched
@@ -111,7 +110,7 @@ async def play(
     client: Any = script
     context = ReflectorContext(client, clock, script.monitoring, faults, random, script.sleep, periods)
     source = ListWatch(PARTIAL_METADATA, PODS, optional=optional)
-    reflector = Reflector(source, MetadataCache(source, context), context, "pods")
+    reflector = ObjectCache(source, context, lambda *_: None, "pods")
     async with running(reflector.run()):
         await script.done.wait()
         if until_failed:
@@ -171,7 +170,7 @@ async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
 async def test_an_optional_kind_that_is_not_found_for_a_moment_keeps_its_objects() -> None:
     """An API server that starts has not read the definitions of kinds yet."""
     _, reflector, _ = await play("7", failure(410), failure(404), optional=True)
-    assert reflector.store.count("") == 1
+    assert reflector.count("") == 1
 
 
 async def test_reasons_are_distinguished_within_a_bound() -> None:

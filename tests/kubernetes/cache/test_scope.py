@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.kubernetes.cache import scope as scopes
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scope import Coverage, SliceScope
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.client import ListWatch
@@ -151,12 +151,8 @@ class ScopedReflector:
 
         client: Any = self.server  # has all that a reflector calls
         context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, sleep, scope=self.scope)
-        self.cache: ObjectCache[PartialMetadata] = ObjectCache(
-            context, lambda *_: None, listed=lambda: iter([None] * self.dice.randrange(4))
-        )
-        self.reflector: Reflector[PartialMetadata] = Reflector(
-            ListWatch(PARTIAL_METADATA, PODS), self.cache, context, "pods"
-        )
+        source, listed = ListWatch(PARTIAL_METADATA, PODS), lambda: iter([None] * self.dice.randrange(4))
+        self.cache = ObjectCache(source, context, lambda *_: None, "pods", listed=listed)
         self._required: set[str] = set()
         """The namespaces that were complete, and are in the scope since."""
         self._seen: dict[tuple[str, str], int] = {}
@@ -214,7 +210,7 @@ class ScopedReflector:
 
     async def settle(self) -> None:
         for _ in range(3_000):
-            is_complete = self.reflector.synced and all(map(self.is_complete, self.scope.slices))
+            is_complete = self.cache.synced and all(map(self.is_complete, self.scope.slices))
             if is_complete and self.stored() == self.expected():
                 return
             await self.turn()
@@ -235,7 +231,7 @@ async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: 
     server.is_sharded, server.refuses = names == "sharded", names == "refused"
     if names != "unknown":
         world.know(NAMESPACES[: dice.randrange(len(NAMESPACES) + 1)])
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         server.failures = failures
         for _ in range(60):
             if dice.random() < 0.25:
@@ -258,7 +254,7 @@ async def test_only_objects_of_the_slices_are_sent() -> None:
     world.server.is_sharded = True
     world.know(NAMESPACES[:-1])
     world.set_scope(numbers)
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         await world.settle()
         assert world.server.sent == 2
         for namespace in NAMESPACES:
@@ -279,7 +275,7 @@ async def test_a_namespace_that_is_known_late_is_listed_once_no_selector_is_left
     world.server.is_sharded = True
     world.know(NAMESPACES[1:])
     world.set_scope(SLICES)
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         await world.turn(200)
         assert ("tenant-0", STABLE) not in world.stored()
         world.set_scope(range(slices.COUNT))
@@ -333,7 +329,7 @@ async def test_many_namespaces_at_once_are_one_list(
     monkeypatch.setattr(scopes, "MOST_NAMESPACES", most)
     world = ScopedReflector(0)
     world.set_scope(before)
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         await world.settle()
         world.set_scope(range(slices.COUNT))
         await world.settle()
@@ -344,7 +340,7 @@ async def test_many_namespaces_at_once_are_one_list(
 async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None:
     world, number = ScopedReflector(0), slices.slice_of("tenant-0")
     world.set_scope(())
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         await world.settle()
         world.set_scope({number})
         waiting = asyncio.create_task(world.scope.wait_for(number))
@@ -359,7 +355,7 @@ async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None
 async def test_a_scaler_waits_until_what_is_wanted_is_there_and_nothing_else() -> None:
     world = ScopedReflector(0)
     world.set_scope(SLICES)
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         await world.scope.wait_complete()  # before its first list a reflector has no answers
         await world.settle()
         await world.scope.wait_complete()
@@ -372,11 +368,11 @@ async def test_a_scaler_waits_until_what_is_wanted_is_there_and_nothing_else() -
 @pytest.mark.looptime
 async def test_a_first_list_waits_for_the_plan_and_not_for_ever() -> None:
     world = ScopedReflector(0)
-    async with running(world.reflector.run()):
+    async with running(world.cache.run()):
         await asyncio.sleep(0)
         assert world.server.lists == []
-        await world.reflector.attempted.wait()
-        assert world.reflector.synced
+        await world.cache.attempted.wait()
+        assert world.cache.synced
         assert world.stored() == {}
 
 

@@ -8,8 +8,8 @@ import pytest
 from adapter.kubernetes.cache import autoscalers, pod_codec, schedules
 from adapter.kubernetes.cache.autoscalers import HPACache
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints, WatchedSlice
+from adapter.kubernetes.cache.filling import MOST_NAMED, ReflectorReports
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.reflector_reports import MOST_NAMED, ReflectorReports
 from adapter.kubernetes.cache.schedules import ScheduleCache
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost, documents
@@ -129,7 +129,7 @@ def test_a_slice_that_cannot_be_read_has_endpoints_that_are_unknown() -> None:
 
 def pods() -> PodCache:
     cache = PodCache(unconnected())
-    cache.reflector.synced = True
+    cache.synced = True
     return cache
 
 
