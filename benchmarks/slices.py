@@ -169,6 +169,8 @@ def _encode(document: dict[str, Any]) -> bytes:
 class _Catalogue:
     """Knows the built-in kinds only."""
 
+    known = None
+
     def current(self) -> Any:
         raise NotSyncedError("not read")
 

@@ -232,7 +232,8 @@ class CatalogueSource:
         self._clock = clock
         self._problems = problems
         self._sleep = sleep
-        self._current: Catalogue | None = None
+        self.known: Catalogue | None = None
+        """The catalogue in force; None before the first reading."""
         self._lock = asyncio.Lock()
         self._attempted: float | None = None
         self._readings = 0
@@ -241,13 +242,13 @@ class CatalogueSource:
     @property
     def synced(self) -> bool:
         """Whether a reading has succeeded."""
-        return self._current is not None
+        return self.known is not None
 
     def current(self) -> Catalogue:
         """Return the catalogue; `errors.NotSyncedError` before the first reading."""
-        if self._current is None:
+        if self.known is None:
             raise errors.NotSyncedError("the API resources of the cluster have not been read yet")
-        return self._current
+        return self.known
 
     async def refresh(self, *, force: bool = False) -> Catalogue:
         """Read the resources again unless that was just tried; return the catalogue.
@@ -269,7 +270,7 @@ class CatalogueSource:
     async def _read(self) -> None:
         """Read once. A cancelled reading does not count: a caller that waits for it starts another."""
         try:
-            discovery = await fetch_discovery(self._client, self._current)
+            discovery = await fetch_discovery(self._client, self.known)
         except errors.KubernetesError as error:
             self._record_reading(error)
             self._problems.report(
@@ -285,9 +286,9 @@ class CatalogueSource:
             if group_version.partition("/")[0] in apiservices.VERSIONS:
                 continue  # a metrics API has no targets, and may be the one that this process is to serve
             self._problems.report("api-group", "an API group cannot be read", sentence, subject=group_version)
-        if discovery.catalogue != self._current:
+        if discovery.catalogue != self.known:
             _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
-        self._current = discovery.catalogue
+        self.known = discovery.catalogue
 
     def _record_reading(self, error: errors.KubernetesError | None) -> None:
         self._error = error

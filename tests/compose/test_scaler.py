@@ -64,7 +64,7 @@ def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
         prometheus=nothing,
         watching=ReflectorContext(nothing, clock, monitoring, problems, lambda: 0.0),
         cache=nothing,
-        resources=cast("CatalogueSource", SimpleNamespace(current=lambda: BUILTIN)),
+        resources=cast("CatalogueSource", SimpleNamespace(current=lambda: BUILTIN, known=BUILTIN)),
         relister=cast("Relister", SimpleNamespace(subscribe=lambda changed: None, attempted=asyncio.Event())),
         source_problems=nothing,
         freshness=nothing,

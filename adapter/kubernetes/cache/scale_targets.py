@@ -9,7 +9,6 @@ that is not yet known is never reported as absent.
 """
 
 import asyncio
-import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -131,49 +130,12 @@ class TargetSubscription:
         """Return what is known of the target, and start what it takes to know more."""
         if self._invalid is not None:
             return self._invalid
-        name, targets = self.reference.name, self._targets
-        kind = self.kind
-        resource = targets.find_kind(self.meant)
-        # The catalogue may be empty or old after a failed discovery: a kind that was known stays known, and
-        # only another version of it replaces the watch.
-        if kind is None or (resource is not None and resource.version != kind.resource.version):
-            if resource is None:
-                if not targets.miss_kind(self.meant):
-                    return Unfound(_NOT_YET, known=False)
-                return Unfound(f"no matches for kind {quote(self.meant[1])} in group {quote(self.meant[0])}")
-            kind = self.kind = targets.join(self, resource)
-            self.path = f"{path_of(resource, self.namespace)}/{name}/scale"
-        if not kind.decided:
-            targets.decide(kind)
-            if not kind.decided:
-                return Unfound(_NOT_YET, known=False)
-        objects = kind.objects
-        # A target that is polled stays polled until the watch has listed: a gap in between would read as a
-        # target that does not exist.
-        if objects is None or objects.refused or (self.place in kind.polling and not objects.synced):
-            return self._find_polled(kind)
-        seen = objects.find(self.namespace, name)
-        # The codec refused this object alone. Its scale subresource is small and may still be readable.
-        if seen is not None and seen.unreadable:
-            return self._find_polled(kind)
-        kind.stop_polling(self.place)
-        if not objects.synced:
-            return Unfound(f"{_NOT_YET}: {objects.error}" if objects.error else _NOT_YET, known=False)
-        return self._build(kind, seen)
-
-    def _find_polled(self, kind: "TargetKind") -> ScaleTarget | Unfound:
-        if self.place not in kind.polling:
-            self._targets.poll(self, kind)
-        polled = kind.polled.get(self.place)
-        if polled is None:
-            return Unfound(_NOT_YET, known=False)
-        if isinstance(polled, errors.KubernetesError):
-            return Unfound(polled.said or str(polled), known=polled.is_refusal)
-        return self._build(kind, polled)
-
-    def _build(self, kind: "TargetKind", seen: ObservedScale | None) -> ScaleTarget | Unfound:
-        if seen is None:
-            return Unfound(f"{kind.resource.group_resource} {quote(self.reference.name)} not found")
+        if self._targets.catalogue.known is not self._targets.indexed:
+            self._targets.follow_catalogue()
+        kind = self.kind or self._targets.join(self)
+        seen = kind if isinstance(kind, Unfound) else kind.find(self)
+        if isinstance(seen, Unfound):
+            return seen
         if seen.replicas is None:
             return Unfound("Internal error occurred: the spec replicas field does not exist")
         return ScaleTarget(
@@ -219,69 +181,184 @@ class PollTurns:
             await self._context.sleep(1 / POLLS_PER_SECOND)
 
 
+_Polled = ObservedScale | errors.KubernetesError
+
+
 class TargetKind:
-    """One kind of targets: its cached objects, and its targets by namespace and name.
+    """One kind of targets, while `run` runs: its objects, and its targets by namespace and name."""
 
-    `decided` says whether it is known if the kind can be cached; `objects` is None until then, and if it
-    cannot. `polling` has the tasks that read scales which are not, one for all subscriptions to a target, and
-    `polled` their last results.
-    """
-
-    def __init__(self, resource: APIResource, context: ReflectorContext) -> None:
+    def __init__(self, resource: APIResource, context: ReflectorContext, turns: PollTurns) -> None:
         self.resource = resource
-        self._context = context
-        self.decided = False
-        self.objects: ObjectCache[ObservedScale] | None = None
         self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
-        self.polling: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self.polled: dict[tuple[str, str], ObservedScale | errors.KubernetesError] = {}
-        self.tasks: list[asyncio.Task[None]] = []
+        self._context = context
+        self._turns = turns
+        self._group: asyncio.TaskGroup | None = None
+        self._is_decided = False
+        """Whether it is known if the kind can be cached."""
+        self._objects: ObjectCache[ObservedScale] | None = None
+        self._polling: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """What reads the scales that are not cached, one task for all subscriptions to a target."""
+        self._polled: dict[tuple[str, str], _Polled] = {}
 
-    def cache(self, codec: ObjectCodec[ObservedScale]) -> ObjectCache[ObservedScale]:
-        """Have the objects of the kind cached, and return them."""
-        source, same, lost = ListWatch(codec, self.resource), scale_codec.same_scale, scale_codec.lose
-        self.decided = True
-        self.objects = ObjectCache(
-            source, self._context, self._changed, same=same, lost=lost, listed=self._listed
-        )
-        return self.objects
+    async def run(self) -> None:
+        key = self.resource.group_resource
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                codec = BUILT_IN.get((key.group, key.resource)) or await self._define()
+                source, same, lost = ListWatch(codec, self.resource), scale_codec.same_scale, scale_codec.lose
+                self._objects = ObjectCache(
+                    source, self._context, self._changed, same=same, lost=lost, listed=self._listed
+                )
+                self._is_decided = True
+                await self._objects.run()
+            finally:
+                self._group = None
 
-    def all_targets(self) -> tuple[TargetSubscription, ...]:
+    def find(self, target: TargetSubscription) -> ObservedScale | Unfound:
+        place, objects = target.place, self._objects
+        is_polled = place in self._polling
+        # A target that is polled stays polled until the watch has listed: a gap in between would read as a
+        # target that does not exist.
+        if objects is not None and not objects.refused and (objects.synced or not is_polled):
+            seen = objects.find(*place)
+            # The codec refused this object alone. Its scale subresource is small and may still be readable.
+            if seen is None or not seen.unreadable:
+                if is_polled:
+                    self._stop_polling(place)
+                if objects.synced:
+                    return seen or Unfound(f"{self.resource.group_resource} {quote(place[1])} not found")
+                return Unfound(f"{_NOT_YET}: {objects.error}" if objects.error else _NOT_YET, known=False)
+        if self._is_decided and not is_polled:
+            self._start_polling(target)
+        polled = self._polled.get(place)
+        if isinstance(polled, errors.KubernetesError):
+            return Unfound(polled.said or str(polled), known=polled.is_refusal)
+        return polled or Unfound(_NOT_YET, known=False)
+
+    def remove(self, target: TargetSubscription) -> None:
+        followers = self.targets[target.place]
+        followers.remove(target)
+        if not followers:
+            del self.targets[target.place]
+            self._stop_polling(target.place)
+
+    def end(self) -> None:
+        """Forget the targets: the next question about one of them looks its kind up again."""
+        if self._objects is not None:
+            self._objects.abandon()
+        for target in self._all_targets():
+            target.kind = None
+
+    def _all_targets(self) -> tuple[TargetSubscription, ...]:
         return tuple(itertools.chain.from_iterable(self.targets.values()))
 
-    def stop_polling(self, place: tuple[str, str]) -> None:
-        if (task := self.polling.pop(place, None)) is not None:
-            task.cancel()
-            self.polled.pop(place, None)
-
-    def notify(self, place: tuple[str, str]) -> None:
+    def _notify(self, place: tuple[str, str]) -> None:
         for target in tuple(self.targets.get(place, ())):
             target.changed()
 
     def _changed(self, namespace: str, name: str) -> None:
-        assert self.objects is not None
-        if self.objects.refused or self.objects.synced:  # else all are notified when the first list is in
-            self.notify((namespace, name))
+        assert self._objects is not None, "it has changed"
+        if self._objects.synced or self._objects.refused:  # else all are notified when the first list is in
+            self._notify((namespace, name))
 
     def _listed(self) -> Iterator[None]:
         defects = self._context.problems.defects
-        return in_steps(self.all_targets(), lambda target: target.changed(), defects)
+        return in_steps(self._all_targets(), lambda target: target.changed(), defects)
+
+    async def _define(self) -> ObjectCodec[ObservedScale]:
+        """Read the definition of a custom kind until it says where the replicas are."""
+        key = self.resource.group_resource
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{key.resource}.{key.group}"
+        while True:
+            codec, pause = None, DEFINITION_SECONDS
+            try:
+                body = await self._context.client.get(path)
+                codec = scale_codec.read_codec(body.content, self.resource.version)
+            except errors.KubernetesError as error:
+                pause = DEFINITION_SECONDS if error.is_refusal else RETRY_SECONDS
+            except UNREADABLE:
+                codec = None  # not a definition: as one without paths
+            if codec is not None:
+                return codec
+            if not self._is_decided:
+                self._is_decided = True
+                for target in self._all_targets():
+                    target.find()
+            await self._context.sleep(pause)
+
+    # -- scales that are read --------------------------------------------------------------------------------
+
+    def _start_polling(self, target: TargetSubscription) -> None:
+        """Start reading the scale of a target that is followed, for all its subscriptions."""
+        place = target.place
+        if self._group is not None and target in self.targets.get(place, ()):
+            name = f"scale of {target.reference.kind} {'/'.join(place)}"
+            self._polling[place] = self._group.create_task(self._poll(place, target.path), name=name)
+
+    def _stop_polling(self, place: tuple[str, str]) -> None:
+        if (task := self._polling.pop(place, None)) is not None:
+            task.cancel()
+            self._polled.pop(place, None)
+
+    async def _poll(self, place: tuple[str, str], path: str) -> None:
+        """Read a scale at intervals. The last one stays while the API server cannot be reached."""
+        pause = POLL_SECONDS / 2
+        while True:
+            await self._turns.wait(place)
+            before, fresh = self._polled.get(place), await self._fetch(path, place)
+            is_refused = not isinstance(fresh, ObservedScale) and fresh.is_refusal
+            if isinstance(fresh, ObservedScale) or not isinstance(before, ObservedScale) or is_refused:
+                self._polled[place] = fresh
+                if not _is_same(before, fresh):
+                    self._notify(place)
+            longest = RETRY_SECONDS if _is_absent(fresh) else REFUSED_SECONDS
+            pause = min(2 * pause, longest) if is_refused else POLL_SECONDS
+            await self._context.sleep(pause * (0.9 + 0.2 * self._context.random()))
+
+    async def _fetch(self, path: str, place: tuple[str, str]) -> _Polled:
+        try:
+            return scale_codec.read_scale((await self._context.client.get(path)).content, *place)
+        except errors.KubernetesError as error:
+            return error
+        except UNREADABLE as error:
+            return errors.KubernetesError(
+                0, "Decode", f"cannot get {path}: the response is not a Scale object ({error})"
+            )
+
+
+def _is_same(one: _Polled | None, other: _Polled) -> bool:
+    if isinstance(one, ObservedScale) and isinstance(other, ObservedScale):
+        return scale_codec.same_scale(one, other)
+    return str(one) == str(other)
+
+
+def _is_absent(polled: _Polled) -> bool:
+    """Whether there is no such target, which may be made at any time, and not no such path."""
+    return isinstance(polled, errors.KubernetesError) and polled.status == 404 and not polled.plain
 
 
 class ScaleTargets:
-    """The scales of targets, while `run` runs."""
+    """The scales of targets, while `run` runs.
+
+    `indexed` is the catalogue whose kinds are known.
+    """
 
     def __init__(self, context: ReflectorContext, catalogue: CatalogueSource) -> None:
         relist = min(context.periods.relist, POLL_SECONDS)
         self._context = replace(context, periods=replace(context.periods, relist=relist))
-        self._catalogue = catalogue
+        self.catalogue = catalogue
+        self.indexed: Catalogue | None = None
+        self._resources = _SCALED
         self._group: asyncio.TaskGroup | None = None
         self._turns = PollTurns(self._context)
         self._targets: dict[TargetSubscription, None] = {}
-        self._kinds: dict[GroupResource, TargetKind] = {}
-        self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _SCALED
+        self._kinds: dict[GroupResource, tuple[TargetKind, asyncio.Task[None]]] = {}
+        """The kinds that are targeted, and what runs each."""
         self._missed: dict[tuple[str, str], float] = {}
+        """When groups and kinds were looked up that are unknown."""
         self._missing: set[tuple[str, str]] = set()
+        """Those that are being looked up."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -315,36 +392,57 @@ class ScaleTargets:
         if target.meant in self._missed and not any(other.meant == target.meant for other in self._targets):
             del self._missed[target.meant]
         if (kind := target.kind) is not None:
-            followers = kind.targets[target.place]
-            followers.remove(target)
-            if not followers:
-                del kind.targets[target.place]
-                kind.stop_polling(target.place)
+            kind.remove(target)
             if not kind.targets:
                 self._end(kind)
 
-    # -- kinds of the cluster --------------------------------------------------------------------------------
+    def join(self, target: TargetSubscription) -> TargetKind | Unfound:
+        """Add a target to its kind, and return the kind, or why there is none."""
+        resource = self._resources.get(target.meant)
+        if resource is None and self._miss(target.meant):
+            group, name = map(quote, target.meant)
+            return Unfound(f"no matches for kind {name} in group {group}")
+        if resource is None or self._group is None:
+            return Unfound(_NOT_YET, known=False)
+        key = resource.group_resource
+        if key not in self._kinds:
+            kind = TargetKind(resource, self._context, self._turns)
+            self._kinds[key] = kind, self._group.create_task(kind.run(), name=f"targets of {key}")
+        kind = target.kind = self._kinds[key][0]
+        kind.targets.setdefault(target.place, []).append(target)
+        target.path = f"{path_of(resource, target.namespace)}/{target.reference.name}/scale"
+        return kind
 
-    def find_kind(self, meant: tuple[str, str]) -> APIResource | None:
-        """Return the resource of a group and kind, None if it is unknown."""
-        with contextlib.suppress(errors.NotSyncedError):
-            current = self._catalogue.current()
-            if current is not self._known[0]:
-                self._known = current, _index(current) | _SCALED
-        return self._known[1].get(meant)
+    def follow_catalogue(self) -> None:
+        """Know the kinds of a new catalogue.
 
-    def miss_kind(self, meant: tuple[str, str]) -> bool:
+        It may be empty or old after a failed discovery: a kind that was known stays known, and only another
+        version of it replaces the watch.
+        """
+        self.indexed = self.catalogue.known
+        self._resources = _index(self.indexed or Catalogue(())) | _SCALED
+        for kind, _ in tuple(self._kinds.values()):
+            now = self._resources.get((kind.resource.group, kind.resource.kind))
+            if now is not None and now.version != kind.resource.version:
+                self._end(kind)
+
+    def _end(self, kind: TargetKind) -> None:
+        _, task = self._kinds.pop(kind.resource.group_resource)
+        task.cancel()
+        kind.end()
+
+    def _miss(self, meant: tuple[str, str]) -> bool:
         """Have the kinds read again, at intervals, for an unknown one; return whether they were before."""
         now = self._context.clock.monotonic()
         due = meant not in self._missed or now - self._missed[meant] >= RETRY_SECONDS
         if due and meant not in self._missing and self._group is not None:
             self._missing.add(meant)
-            self._group.create_task(self._refresh(meant), name=f"look-up of {meant[1]}")
+            self._group.create_task(self._look_up(meant), name=f"look-up of {meant[1]}")
         return meant in self._missed
 
-    async def _refresh(self, meant: tuple[str, str]) -> None:
+    async def _look_up(self, meant: tuple[str, str]) -> None:
         try:
-            await self._catalogue.refresh()
+            await self.catalogue.refresh()
             self._missed[meant] = self._context.clock.monotonic()
         except errors.SourceError:
             await self._context.sleep(RETRY_SECONDS)
@@ -353,113 +451,3 @@ class ScaleTargets:
         for target in tuple(self._targets):
             if target.meant == meant:
                 target.changed()
-
-    # -- kinds that are targeted -----------------------------------------------------------------------------
-
-    def join(self, target: TargetSubscription, resource: APIResource) -> TargetKind:
-        """Add a target to its kind, and return the kind."""
-        kind = self._kinds.get(resource.group_resource)
-        if kind is not None and kind.resource.version != resource.version:  # served in another version by now
-            self._end(kind)
-            kind = None
-        if kind is None:
-            kind = self._kinds[resource.group_resource] = TargetKind(resource, self._context)
-        kind.targets.setdefault(target.place, []).append(target)
-        return kind
-
-    def _end(self, kind: TargetKind) -> None:
-        """Stop caching a kind; the next question about one of its targets looks it up again."""
-        del self._kinds[kind.resource.group_resource]
-        for task in kind.tasks:
-            task.cancel()
-        if kind.objects is not None:
-            kind.objects.abandon()
-        for place in tuple(kind.polling):
-            kind.stop_polling(place)
-        for target in kind.all_targets():
-            target.kind = None
-
-    def decide(self, kind: TargetKind) -> None:
-        """Start caching a kind, or finding out whether it can be cached."""
-        if self._group is None or kind.tasks:
-            return
-        key = kind.resource.group_resource
-        codec = BUILT_IN.get((key.group, key.resource))
-        if codec is not None:
-            self._watch(kind, codec)
-        else:
-            kind.tasks.append(self._group.create_task(self._define(kind), name=f"definition of {key}"))
-
-    async def _define(self, kind: TargetKind) -> None:
-        """Read the definition of a custom kind until it says where the replicas are; then cache the kind."""
-        key = kind.resource.group_resource
-        while True:
-            codec, pause = None, DEFINITION_SECONDS
-            try:
-                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-                body = await self._context.client.get(f"{path}/{key.resource}.{key.group}")
-                codec = scale_codec.read_codec(body.content, kind.resource.version)
-            except errors.KubernetesError as error:
-                pause = DEFINITION_SECONDS if error.is_refusal else RETRY_SECONDS
-            except UNREADABLE:
-                codec = None  # not a definition: as one without paths
-            known, kind.decided = kind.decided, True
-            if codec is not None:
-                self._watch(kind, codec)
-                return
-            if not known:
-                for target in kind.all_targets():
-                    target.find()
-            await self._context.sleep(pause)
-
-    def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
-        assert self._group is not None
-        objects = kind.cache(codec)
-        kind.tasks.append(self._group.create_task(objects.run(), name=f"reflector of {objects.name}"))
-
-    # -- scales that are read --------------------------------------------------------------------------------
-
-    def poll(self, target: TargetSubscription, kind: TargetKind) -> None:
-        """Start reading the scale of a target that is followed, for all its subscriptions."""
-        if self._group is not None and target in self._targets:
-            task = self._poll(kind, target.place, target.path)
-            name = f"scale of {target.reference.kind} {target.namespace}/{target.reference.name}"
-            kind.polling[target.place] = self._group.create_task(task, name=name)
-
-    async def _poll(self, kind: TargetKind, place: tuple[str, str], path: str) -> None:
-        """Read a scale at intervals. The last one stays while the API server cannot be reached."""
-        pause = POLL_SECONDS / 2
-        while True:
-            await self._turns.wait(place)
-            before, fresh = kind.polled.get(place), await self._fetch(path, place)
-            is_refused = not isinstance(fresh, ObservedScale) and fresh.is_refusal
-            if isinstance(fresh, ObservedScale) or not isinstance(before, ObservedScale) or is_refused:
-                kind.polled[place] = fresh
-                if not _is_same(before, fresh):
-                    kind.notify(place)
-            longest = RETRY_SECONDS if _is_absent(fresh) else REFUSED_SECONDS
-            pause = min(2 * pause, longest) if is_refused else POLL_SECONDS
-            await self._context.sleep(pause * (0.9 + 0.2 * self._context.random()))
-
-    async def _fetch(self, path: str, place: tuple[str, str]) -> ObservedScale | errors.KubernetesError:
-        try:
-            return scale_codec.read_scale((await self._context.client.get(path)).content, *place)
-        except errors.KubernetesError as error:
-            return error
-        except UNREADABLE as error:
-            return errors.KubernetesError(
-                0, "Decode", f"cannot get {path}: the response is not a Scale object ({error})"
-            )
-
-
-def _is_same(
-    one: ObservedScale | errors.KubernetesError | None, other: ObservedScale | errors.KubernetesError | None
-) -> bool:
-    if isinstance(one, ObservedScale) and isinstance(other, ObservedScale):
-        return scale_codec.same_scale(one, other)
-    return str(one) == str(other)
-
-
-def _is_absent(polled: ObservedScale | errors.KubernetesError) -> bool:
-    """Whether there is no such target, which may be made at any time, and not no such path."""
-    return isinstance(polled, errors.KubernetesError) and polled.status == 404 and not polled.plain
