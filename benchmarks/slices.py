@@ -33,7 +33,6 @@ from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.registry import AutoscalerRegistry, Controller
 from adapter.compose.clock import SystemClock
-from adapter.errors import NotSyncedError
 from adapter.garbage import ShortCollections
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -170,9 +169,6 @@ class _Catalogue:
     """Knows the built-in kinds only."""
 
     known = None
-
-    def current(self) -> Any:
-        raise NotSyncedError("not read")
 
 
 class _Scrapes:

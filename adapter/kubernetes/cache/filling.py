@@ -50,10 +50,16 @@ T = TypeVar("T", bound=NamedObject)
 
 
 class ObjectStore(abc.ABC, Generic[T]):
-    """The objects of one kind in memory.
+    """The objects of one kind in memory: those of the slices that `coverage` keeps.
 
     Where an argument `namespace` is "", all are meant.
     """
+
+    def __init__(self, coverage: Coverage, reports: "ReflectorReports") -> None:
+        self._coverage = coverage
+        self._reports = reports
+
+    # -- what each kind does ---------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def put(self, obj: T) -> None:
@@ -80,19 +86,12 @@ class ObjectStore(abc.ABC, Generic[T]):
         """End a list: report the changes, and yield wherever other work may run."""
         return iter(())
 
-
-class StoreFiller(Generic[T]):
-    """Changes `store` as lists and events of one reflector say, for the slices that `coverage` keeps."""
-
-    def __init__(self, store: ObjectStore[T], coverage: Coverage, reports: "ReflectorReports") -> None:
-        self._store = store
-        self._coverage = coverage
-        self._reports = reports
+    # -- lists and events ------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def replacing(self, namespace: str) -> AsyncIterator[Callable[[T | Unreadable], None]]:
         """Put objects of a namespace within, by the yielded function; remove the others at the end."""
-        listed: dict[str, set[str]] | None = {} if self._store.count(namespace) else None
+        listed: dict[str, set[str]] | None = {} if self.count(namespace) else None
 
         def put(obj: T | Unreadable) -> None:
             self._put(obj)
@@ -107,7 +106,7 @@ class StoreFiller(Generic[T]):
         await self._sweep(namespace, {})
 
     async def _sweep(self, within: str, listed: dict[str, set[str]]) -> None:
-        for namespace, names in self._store.listing(within):
+        for namespace, names in self.listing(within):
             current = listed.get(namespace, set())
             for count, name in enumerate(names, 1):
                 if name not in current:
@@ -125,22 +124,22 @@ class StoreFiller(Generic[T]):
             self._put(changed)
 
     def _put(self, obj: T | Unreadable) -> None:
-        """Store an object. Neither it nor what follows from it keeps the reflector from the others."""
+        """Put an object. Neither it nor what follows from it keeps the reflector from the others."""
         if not (self._coverage.is_whole or self._coverage.keeps(obj.namespace)):
             return  # its namespace could not be read without decoding it
         try:
             if isinstance(obj, Unreadable):
-                self._store.lose(obj)
+                self.lose(obj)
                 self._reports.report_unreadable(obj.namespace, obj.name, obj.reason)
             else:
-                self._store.put(obj)
+                self.put(obj)
                 self._reports.resolve_unreadable(obj.namespace, obj.name)
         except Exception as error:  # noqa: BLE001 - as above
             self._report_defect(obj.namespace, obj.name, error)
 
     def _remove(self, namespace: str, name: str) -> None:
         try:
-            self._store.remove(namespace, name)
+            self.remove(namespace, name)
             self._reports.resolve_unreadable(namespace, name)
         except Exception as error:  # noqa: BLE001 - as in _put
             self._report_defect(namespace, name, error)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from adapter import errors
-from adapter.kubernetes.cache.filling import ObjectStore, ReflectorReports, StoreFiller, T
+from adapter.kubernetes.cache.filling import ObjectStore, ReflectorReports, T
 from adapter.kubernetes.cache.scope import UNSELECTIVE, Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.model.autoscaling import slices
@@ -134,6 +134,10 @@ class Reflector(ObjectStore[T]):
         on_demand: bool = False,
         remedy: str = "",
     ) -> None:
+        super().__init__(
+            Coverage(context.scope or SliceScope.of_everything()),
+            ReflectorReports(context.monitoring, context.problems, name),
+        )
         self.source = source
         self.name = name
         self.synced = False
@@ -144,7 +148,6 @@ class Reflector(ObjectStore[T]):
         """The failure of the last list or watch; None while they succeed."""
         self._context = context
         self._periods = context.periods
-        self._reports = ReflectorReports(context.monitoring, context.problems, name)
         self._failures = 0  # since the pauses last started at their shortest
         self._failed_at = 0.0
         self._on_demand = on_demand
@@ -162,8 +165,6 @@ class Reflector(ObjectStore[T]):
         self._heard: float | None = None
         self._read = asyncio.Event()
         self._relisted = asyncio.Event()
-        self._coverage = Coverage(context.scope or SliceScope.of_everything())
-        self._filler = StoreFiller(self, self._coverage, self._reports)
 
     @property
     def age(self) -> float | None:
@@ -272,7 +273,7 @@ class Reflector(ObjectStore[T]):
                 raise
             self._mode, self._version = "list", ""
             self._watch_from = max(self._watch_from, self._context.clock.monotonic() + self._periods.relist)
-            await self._filler.clear(self.source.namespace)
+            await self.clear(self.source.namespace)
         self._is_latest = is_latest
         self._coverage.end()
 
@@ -308,9 +309,7 @@ class Reflector(ObjectStore[T]):
             self.end_batch()
             return version
 
-        return await self._coverage.follow(
-            self._stored, self._filler.clear, read if self._mode == "watch" else None
-        )
+        return await self._coverage.follow(self._stored, self.clear, read if self._mode == "watch" else None)
 
     def _stored(self) -> list[str]:
         """Return the namespaces that have objects."""
@@ -318,7 +317,7 @@ class Reflector(ObjectStore[T]):
 
     async def _list_in(self, source: ListWatch[T]) -> str:
         """Make the store equal to a list, in the namespace of that; return the version of the list."""
-        async with self._filler.replacing(source.namespace) as put, self._answering("list") as limit:
+        async with self.replacing(source.namespace) as put, self._answering("list") as limit:
 
             def deliver(objects: list[T]) -> None:
                 limit.reschedule(asyncio.get_running_loop().time() + self._periods.answer)
@@ -363,7 +362,7 @@ class Reflector(ObjectStore[T]):
                     heard, self._is_latest = True, False
                     for event in events:
                         self._version = event.version or self._version
-                        self._filler.apply(event)
+                        self.apply(event)
                     self._reports.events.inc(len(events))
                     self._record_contact()
                     self.end_batch()

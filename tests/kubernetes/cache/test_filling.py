@@ -1,30 +1,26 @@
 """A store that is filled from lists and events: what is removed, and what one bad object does to others."""
 
+from dataclasses import replace
+
 from adapter import errors
-from adapter.kubernetes.cache.filling import ReflectorReports, StoreFiller
-from adapter.kubernetes.cache.scope import Coverage, SliceScope
+from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.autoscaling import slices
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from tests.kubernetes.apiclient import PODS, error_of, unconnected
-from tests.support.clock import FakeClock
 
 
 class Filled:
-    """A store that fails on changes of objects with the name ``bad``, and what fills it."""
+    """A store that fails on changes of objects with the name ``bad``."""
 
     def __init__(self, scope: SliceScope | None = None) -> None:
         self.changes: list[str] = []
+        context = replace(unconnected(), scope=scope)
+        self.problems = context.problems
         self.store: ObjectCache[PartialMetadata] = ObjectCache(
-            ListWatch(PARTIAL_METADATA, PODS), unconnected(), self.change, listed=lambda: iter(())
+            ListWatch(PARTIAL_METADATA, PODS), context, self.change, "pods", listed=lambda: iter(())
         )
-        monitoring = Monitoring()
-        self.problems = ProblemLog(monitoring, FakeClock())
-        coverage = Coverage(scope or SliceScope.of_everything())
-        self.filler = StoreFiller(self.store, coverage, ReflectorReports(monitoring, self.problems, "pods"))
 
     def change(self, _: str, name: str) -> None:
         if name == "bad":
@@ -33,7 +29,7 @@ class Filled:
 
     async def list_in(self, namespace: str, *names: str, error: errors.KubernetesError | None = None) -> None:
         """Fill the store from a list of these objects, which all are in ``other``."""
-        async with self.filler.replacing(namespace) as put:
+        async with self.store.replacing(namespace) as put:
             for name in names:
                 put(PartialMetadata(name, "other"))
             if error is not None:
@@ -59,14 +55,14 @@ async def test_a_list_removes_absent_objects_of_its_namespaces() -> None:
     assert filled.names() == ["a", "gone"]
     await filled.list_in("", "a")
     assert filled.names() == ["a"]
-    await filled.filler.clear("other")
+    await filled.store.clear("other")
     assert filled.names() == []
 
 
 def test_a_failure_of_one_object_keeps_no_other_from_the_store() -> None:
     filled = Filled()
     for kind, name in [("ADDED", "bad"), ("ADDED", "good"), ("DELETED", "bad"), ("DELETED", "good")]:
-        filled.filler.apply(WatchEvent(kind, PartialMetadata(name, "default"), "1"))
+        filled.store.apply(WatchEvent(kind, PartialMetadata(name, "default"), "1"))
     assert filled.changes == ["good", "good"]
     assert filled.problems.active() == {("object", "pods default/bad"): "ZeroDivisionError"}
 
@@ -75,18 +71,18 @@ def test_an_object_that_cannot_be_read_is_reported_until_it_can_or_is_gone() -> 
     filled = Filled()
     known, lost = PartialMetadata("a", "default"), Unreadable("default", "a", "2", b"", "ValueError: no")
     for end in [WatchEvent("MODIFIED", known, "3"), WatchEvent("DELETED", lost, "3")]:
-        filled.filler.apply(WatchEvent("ADDED", known, "1"))
-        filled.filler.apply(WatchEvent("MODIFIED", lost, "2"))
+        filled.store.apply(WatchEvent("ADDED", known, "1"))
+        filled.store.apply(WatchEvent("MODIFIED", lost, "2"))
         assert filled.names() == ["a"]
         assert filled.problems.active() == {("object", "pods default/a"): "ValueError: no"}
-        filled.filler.apply(end)
+        filled.store.apply(end)
         assert not filled.problems.active()
 
 
 async def test_a_list_keeps_the_last_state_of_an_object_that_cannot_be_read() -> None:
     filled = Filled()
     filled.store.put(PartialMetadata("a", "other"))
-    async with filled.filler.replacing("") as put:
+    async with filled.store.replacing("") as put:
         put(Unreadable("other", "a", "2", b"", "ValueError: no"))
     assert filled.names() == ["a"]
 
@@ -96,6 +92,6 @@ def test_objects_of_other_slices_are_dropped() -> None:
     scope.set({slices.slice_of("default")})
     filled = Filled(scope)
     for namespace in ("default", "kube-system"):
-        filled.filler.apply(WatchEvent("ADDED", PartialMetadata(f"in {namespace}", namespace), "1"))
-    filled.filler.apply(WatchEvent("BOOKMARK", None, "2"))
+        filled.store.apply(WatchEvent("ADDED", PartialMetadata(f"in {namespace}", namespace), "1"))
+    filled.store.apply(WatchEvent("BOOKMARK", None, "2"))
     assert filled.names() == ["in default"]
