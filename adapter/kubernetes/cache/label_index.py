@@ -206,7 +206,8 @@ class LabelIndex:
         )
         self._doorkeeper = Doorkeeper(_AWAITED)
 
-    def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:
+    def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Add or relabel an object; return its labels, which it may share with others."""
         space = self._namespaces.get(namespace)
         if space is None:
             space = self._namespaces[sys.intern(namespace)] = _NamespaceIndex()
@@ -215,6 +216,7 @@ class LabelIndex:
             self._size += len(space.names) - before
             self._version += 1
             space.version = self._version
+        return space.of_name[name].labels
 
     def remove(self, namespace: str, name: str) -> None:
         space = self._namespaces.get(namespace)

@@ -110,27 +110,19 @@ class PodCache(LabeledCache[WirePod]):
         self._touched: dict[Selection, None] = {}
         """Those whose followers are to be notified."""
         self._announced = False
-        self._checked, self._stale = float("-inf"), ""
 
     # -- questions -------------------------------------------------------------------------------------------
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
 
-        A failing watch makes it out of date at once, because pods come and go within seconds. Every decision
-        asks, so it is checked once a second.
+        A failing watch makes it out of date at once, because pods come and go within seconds.
         """
-        now = self.clock.monotonic()
-        if now - self._checked >= 1.0:
-            self._checked, self._stale = now, self._find_stale()
-        return self._stale
-
-    def _find_stale(self) -> str:
-        age, error = self.age, self.failure
-        if not error and age is not None and age <= self._periods.stale:
+        age = self.age
+        if self.error is None and age is not None and age <= self._periods.stale:
             return ""
         heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
-        return f"{heard}: {error}" if error else heard
+        return f"{heard}: {self.failure}" if self.error else heard
 
     def find(self, namespace: str, name: str) -> WatchedPod | None:
         """Return a pod, None if it does not exist; `errors.NotSyncedError` before the first list."""
@@ -196,9 +188,7 @@ class PodCache(LabeledCache[WirePod]):
             spec = self._specs[key] = pod_codec.share(pod.spec, key)
         # without labels it is no pod of a target, which may not scale down while it has fewer than it says
         kept = meta.labels if meta.labels and len(meta.labels) <= pod_codec.MOST_LABELS else None
-        self.index.put(space.name, meta.name, kept)
-        labels = self.index.labels(space.name, meta.name)
-        assert labels is not None
+        labels = self.index.put(space.name, meta.name, kept)
         new = pod_codec.build(pod, space.name, labels, spec, old)
         if new == old:
             return
@@ -207,10 +197,13 @@ class PodCache(LabeledCache[WirePod]):
         if old is not None:
             self._release(old.spec)
         space.pods[meta.name] = new
-        self._record_ready(space, old, new)
+        former = old if old is not None and pod_codec.is_same(old, new.started) else None
+        if former is None:
+            space.became_ready.forget(new.name)  # another pod had the name, as in a StatefulSet
+        self._record_ready(space, former, new)
         if not space.selections:
             return
-        start = self._find_start(pod, old, new)
+        start = self._find_start(pod, former, new)
         if start is not None:
             space.notify_started(new.labels, start)
         if (
@@ -235,8 +228,6 @@ class PodCache(LabeledCache[WirePod]):
 
         Of a pod that the first list shows Ready it is unknown whether that was the first time.
         """
-        if old is not None and not pod_codec.is_same(old, new.started):
-            old = None
         if new.ready == "True":
             if not (self.synced if old is None else old.starting):
                 return None
@@ -253,8 +244,8 @@ class PodCache(LabeledCache[WirePod]):
             return
         self.index.remove(namespace, name)
         space.became_ready.forget(name)
-        self.running -= old.phase == RUNNING
         self._release(old.spec)
+        self.running -= old.phase == RUNNING
         if old.starting:
             space.notify_started(old.labels, Outcome.ENDED)
         self._update_selections(space, old, None)
@@ -262,9 +253,6 @@ class PodCache(LabeledCache[WirePod]):
 
     def _record_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
         """Note when a pod became ready, or that it is not any more."""
-        if old is not None and not pod_codec.is_same(old, new.started):
-            space.became_ready.forget(new.name)  # as in a StatefulSet
-            old = None
         is_ready, was_ready = new.running_and_ready, old is not None and old.running_and_ready
         if is_ready == was_ready:
             return
