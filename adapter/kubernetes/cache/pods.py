@@ -8,6 +8,7 @@ There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and
 object that exists once per pod is tracked by the garbage collector.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class PodSubscription(Follower):
 
         Raises `errors.NotSyncedError` before the first list.
         """
-        self._cache.check_synced()
+        if not self._cache.synced:
+            self._cache.check_synced()
         return self._selection.pods
 
     @property
@@ -118,10 +120,10 @@ class PodCache(LabeledCache[WirePod]):
 
         A failing watch makes it out of date at once, because pods come and go within seconds.
         """
-        age = self.age
-        if self.error is None and age is not None and age <= self._periods.stale:
+        age = math.inf if self.heard is None else self.clock.monotonic() - self.heard
+        if self.error is None and age <= self._periods.stale:
             return ""
-        heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
+        heard = "no list of pods yet" if self.heard is None else f"no watch event for pods for {age:.0f} s"
         return f"{heard}: {self.failure}" if self.error else heard
 
     def find(self, namespace: str, name: str) -> WatchedPod | None:

@@ -13,8 +13,8 @@ heard for `relist` seconds. After `refusals` seconds of refusals, or where the k
 (405), that counts as lasting, and is reported. A kind that is read only on request (`on_demand`) is then
 listed only while it is read.
 
-A failure never empties the store. Readers see how old it is (`age`), and a reader that comes before the first
-list is told "not synced", never "not found".
+A failure never empties the store. Readers see when the API server was `heard` last, and one that comes before
+the first list is told "not synced", never "not found".
 """
 
 import asyncio
@@ -162,14 +162,10 @@ class Reflector(ObjectStore[T]):
         self._version = "0"
         self._is_latest = False
         """Whether the version is that of a list without one, and nothing has shown that it is good."""
-        self._heard: float | None = None
+        self.heard: float | None = None
+        """When the API server last sent a list, an event or a bookmark, in monotonic seconds."""
         self._read = asyncio.Event()
         self._relisted = asyncio.Event()
-
-    @property
-    def age(self) -> float | None:
-        """The seconds since the API server last sent a list, an event or a bookmark, None before that."""
-        return None if self._heard is None else self._context.clock.monotonic() - self._heard
 
     @property
     def failure(self) -> str:
@@ -196,10 +192,10 @@ class Reflector(ObjectStore[T]):
         """
         if not self.synced:
             await self._wait_for_first_list()
-        age = self.age
-        if self._mode == "watch" or age is None:
+        if self._mode == "watch" or self.heard is None:
             return
         self._read.set()
+        age = self._context.clock.monotonic() - self.heard
         if self.error is not None or age <= 2 * self._periods.relist:
             return
         await wait_for(self._relisted, self._periods.first_list)
@@ -411,7 +407,7 @@ class Reflector(ObjectStore[T]):
             self._context.problems.report("watch", message, self._text(error), subject=self.name)
 
     def _is_silent(self, seconds: float) -> bool:
-        return self._heard is None or self._context.clock.monotonic() - self._heard >= seconds
+        return self.heard is None or self._context.clock.monotonic() - self.heard >= seconds
 
     async def _wait_to_poll(self) -> None:
         """Wait for the next list, or where a watch was refused a short time ago, for the next watch."""
@@ -426,7 +422,7 @@ class Reflector(ObjectStore[T]):
     # -- state -----------------------------------------------------------------------------------------------
 
     def _record_contact(self) -> None:
-        self._heard = self._context.clock.monotonic()
+        self.heard = self._context.clock.monotonic()
         self._reports.last_event.set(self._context.clock.wall())
         self._reports.objects.set(self.count(self.source.namespace))
 
