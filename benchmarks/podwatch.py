@@ -25,7 +25,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
 from benchmarks.common import Goal, Report
-from benchmarks.stage import Stage, make_apps, memory_of
+from benchmarks.stage import App, Stage, make_apps, memory_of
 
 _TIMER_SECONDS = 0.001
 _PODS_PER_APP = 10
@@ -52,22 +52,26 @@ class Holds:
         return longest
 
 
+class _Follower:
+    def __init__(self, app: App) -> None:
+        self.namespace, self.autoscaler = app.namespace, f"{app.namespace}/{app.name}"
+        self.selector = parse_selector(f"app={app.name}")
+        self.changes = 0
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def started(self, _: object) -> None: ...
+
+
 async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     """Return the figures of one run in this process."""
     clock, monitoring = SystemClock(), Monitoring()
     client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
     around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
     watch = PodCache(around)
-    changes = 0
-
-    def changed() -> None:
-        nonlocal changes
-        changes += 1
-
-    followed = [
-        watch.follow(app.namespace, parse_selector(f"app={app.name}"), f"{app.namespace}/{app.name}", changed)
-        for app in make_apps(-(-pods // _PODS_PER_APP), _PODS_PER_APP)
-    ]
+    followers = [_Follower(app) for app in make_apps(-(-pods // _PODS_PER_APP), _PODS_PER_APP)]
+    followed = [watch.follow(one.namespace, one.selector, one) for one in followers]
     gc.collect()
     gc.freeze()
     holds = Holds()
@@ -76,7 +80,7 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     async with client, asyncio.TaskGroup() as group:
         tasks = [group.create_task(holds.watch()), group.create_task(watch.run())]
         begun, used = time.perf_counter(), time.thread_time()
-        while changes < len(followed):  # noqa: ASYNC110 - the same turns that look for holds
+        while not all(one.changes for one in followers):  # noqa: ASYNC110 - the same turns that look for holds
             await asyncio.sleep(_TIMER_SECONDS)
         figures |= {
             "list_seconds": time.perf_counter() - begun,
@@ -98,7 +102,7 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     return figures | {
         "rss_mib": memory_of(os.getpid()),
         "peak_mib": memory_of(os.getpid(), "VmHWM"),
-        "changes": changes,
+        "changes": sum(one.changes for one in followers),
     }
 
 

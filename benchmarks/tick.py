@@ -32,6 +32,7 @@ from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
+from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.writer import WriteRateLimiter
@@ -48,7 +49,6 @@ from adapter.model.clock import DecisionClock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Container, Pod, PodFacts, PodList, ResourceRequirements, facts_of
 from adapter.model.quantity import read
-from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from benchmarks import common, documents
@@ -154,7 +154,7 @@ class _Following:
     def max_ready(self, age: int) -> int:
         return len(self.pods)
 
-    def close(self) -> None:
+    def leave(self, follower: Follower) -> None:
         pass
 
 
@@ -162,18 +162,11 @@ class Pods:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def follow(
-        self,
-        namespace: str,
-        selector: LabelSelector,
-        autoscaler: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None] | None = None,
-    ) -> _Following:
+    def follow(self, namespace: str, selector: LabelSelector, follower: Follower) -> _Following:
         name = selector.requirements[0].values[0]
         facts: dict[str, Any] = self._world._facts  # noqa: SLF001 - the same file
         pods = PodList(PodFacts(f"{name}-{number}", **facts) for number in range(self._world.pods))
-        return _Following(pods, autoscaler)
+        return _Following(pods, follower.autoscaler)
 
     def stale(self) -> str:
         return ""

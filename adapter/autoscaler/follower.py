@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.interfaces import Key
-from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.pod_selections import Selection
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
@@ -56,9 +57,13 @@ class TargetFollower:
     _text: str = ""
     selector: LabelSelector | None = None
     """The selector of `pods`."""
-    pods: PodSubscription | None = None
+    pods: Selection | None = None
     """The pods that were selected last; None before, and if the selector is invalid."""
     target: TargetSubscription = field(init=False)
+
+    @property
+    def autoscaler(self) -> str:
+        return str(self._key)
 
     def __post_init__(self) -> None:
         follow = self._parent.targets.follow
@@ -75,7 +80,7 @@ class TargetFollower:
             self.target.close()
             self._close_pods()
 
-    def select(self, text: str) -> PodSubscription | None:
+    def select(self, text: str) -> Selection | None:
         """Follow the pods of a selector, and return them.
 
         The text comes from the caller: a decision may have read a newer scale than the cache of targets has.
@@ -84,27 +89,25 @@ class TargetFollower:
             self._close_pods()
             self._text, self.selector = text, decision.read_selector(text)
             if self.selector is not None:
-                self.pods = self._parent.pods.follow(
-                    self._key.namespace, self.selector, str(self._key), self._changed, self._note_start
-                )
+                self.pods = self._parent.pods.follow(self._key.namespace, self.selector, self)
         return self.pods
 
     def _close_pods(self) -> None:
         if self.pods is not None:
-            self.pods.close()
+            self.pods.leave(self)
         self._text, self.selector, self.pods = "", None, None
 
     def _target_changed(self) -> None:
         target = self.target.find()
         if isinstance(target, Unfound) and target.known:
             self._close_pods()  # a target that does not exist has no pods, and shares none with another
-        self._changed()
+        self.changed()
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         for changed, _ in self._users:
             changed()
 
-    def _note_start(self, start: PodStart | Outcome) -> None:
+    def started(self, start: PodStart | Outcome) -> None:
         for _, started in self._users:
             if started is not None:
                 started(start)

@@ -45,8 +45,8 @@ from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.pod_selections import Selection
 from adapter.kubernetes.cache.pod_starts import StartingPods
-from adapter.kubernetes.cache.pods import PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
 from adapter.model.autoscaling.hpa import (
@@ -356,7 +356,7 @@ class Subscriptions:
     def _read(
         self,
         prepared: PreparedSpec,
-        following: PodSubscription,
+        following: Selection,
         pods: Sequence[PodFacts],
         target: ScaleTarget,
         now: int,
@@ -436,7 +436,7 @@ class Subscriptions:
         return first
 
 
-def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], time: int, since: int) -> int:
+def _least_ready(following: Selection, pods: Sequence[PodFacts], time: int, since: int) -> int:
     """Return the smallest number of ready pods since an instant.
 
     If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods

@@ -47,7 +47,6 @@ async def begin(bench: Bench, *, learned: bool, option: bool = True) -> None:
     await bench.step()
     if learned:
         (following,) = bench.pods.followings
-        assert following.started is not None
         following.started(MINUTE)
     await bench.step(1)
     jobs(bench, 200)

@@ -13,12 +13,12 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
-from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.controller import fpa
@@ -56,8 +56,10 @@ class Kept:
             raise found
         return found
 
-    def close(self) -> None:
+    def close(self, _: Follower | None = None) -> None:
         self._open.remove(self)
+
+    leave = close
 
 
 class Around:
@@ -74,16 +76,9 @@ class Around:
         assert (namespace, reference) == ("default", WEB)
         return Kept(self.targets_open, changed, lambda: self.target)
 
-    def follow_pods(
-        self,
-        namespace: str,
-        selector: LabelSelector,
-        autoscaler: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None],
-    ) -> Kept:
-        self.selectors.append(f"{autoscaler} {namespace} {selector}")
-        return Kept(self.pods_open, changed, lambda: self.pods)
+    def follow_pods(self, namespace: str, selector: LabelSelector, follower: Follower) -> Kept:
+        self.selectors.append(f"{follower.autoscaler} {namespace} {selector}")
+        return Kept(self.pods_open, follower.changed, lambda: self.pods)
 
 
 def at(selector: str) -> ScaleTarget:

@@ -147,7 +147,6 @@ async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
     await bench.begin_with(4)
     assert shown(bench, "ready_time_pods") is None
     (following,) = bench.pods.followings
-    assert following.started is not None
     following.started(PodStart(1_000, UNKNOWN, UNKNOWN, 23_000))
     await bench.step(15)
     assert shown(bench, "ready_time_seconds", part="total", quantile="0.95") == 23

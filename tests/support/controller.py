@@ -25,6 +25,7 @@ from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError
+from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling import slices
@@ -38,7 +39,6 @@ from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.clock import DecisionClock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.scaling import NOW, external_metric, pods, read_spec
@@ -199,17 +199,10 @@ class HandFollowed:
 class HandFollowing:
     """The pods of one selector, set by hand."""
 
-    def __init__(
-        self,
-        owner: "HandPods",
-        name: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None] | None = None,
-    ) -> None:
+    def __init__(self, owner: "HandPods", name: str, follower: Follower) -> None:
         self._owner = owner
         self._name = name
-        self.changed = changed
-        self.started = started
+        self.started = follower.started
         self.closed = False
 
     @property
@@ -234,7 +227,7 @@ class HandFollowing:
     def max_ready(self, age: int) -> int:
         return self._owner.most(age)
 
-    def close(self) -> None:
+    def leave(self, _: Follower) -> None:
         self.closed = True
 
 
@@ -251,15 +244,8 @@ class HandPods:
         self.why_stale = ""
         self.followings: list[HandFollowing] = []
 
-    def follow(
-        self,
-        namespace: str,
-        selector: LabelSelector,
-        autoscaler: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None] | None = None,
-    ) -> HandFollowing:
-        following = HandFollowing(self, str(selector), changed, started)
+    def follow(self, namespace: str, selector: LabelSelector, follower: Follower) -> HandFollowing:
+        following = HandFollowing(self, str(selector), follower)
         self.followings.append(following)
         return following
 

@@ -11,15 +11,19 @@ the labels of the pods until a selection with these labels comes or goes.
 import bisect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import Any, Protocol
 
 import msgspec
 
-from adapter.kubernetes.cache.label_index import LabelIndex
+from adapter.kubernetes.cache import pod_starts
 from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.kubernetes.cache.pod_starts import StartingPods
+from adapter.kubernetes.cache.store import LabeledCache
+from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.pods import PodList
 from adapter.model.ready_times import Outcome, PodStart
+from adapter.model.timestamps import SECOND
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 
@@ -136,48 +140,83 @@ class RecentlyReady:
         self._lapsed.discard(name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Follower:
-    """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed.
+class Follower(Protocol):
+    """What follows pods for an autoscaler (``namespace/name``)."""
 
-    `started` is called with the start of each pod, or why it is only counted.
-    """
+    @property
+    def autoscaler(self) -> str: ...
 
-    autoscaler: str
-    changed: Callable[[], None]
-    started: Callable[[PodStart | Outcome], None] | None
+    def changed(self) -> None:
+        """Note that the pods may have changed. It must not block; it may leave selections.
+
+        It is called once the first list is in, and after each batch of events that added, removed or changed
+        a pod.
+        """
+
+    def started(self, start: PodStart | Outcome) -> None:
+        """Note that a pod is Ready for the first time, or has ended before. It must do no more than that."""
 
 
 class Selection:
     """The pods of a namespace that match a selector, kept up to date for its followers."""
 
-    __slots__ = (
-        "_pods",
-        "_selected_by",
-        "_space",
-        "became_ready",
-        "followers",
-        "history",
-        "namespace",
-        "selector",
-    )
+    __slots__ = ("_history", "_pods", "_selected_by", "_space", "followers", "selector")
 
-    def __init__(self, space: "PodNamespace", selector: LabelSelector, now: float) -> None:
+    def __init__(self, space: "PodNamespace", selector: LabelSelector) -> None:
         self._space = space
-        self.namespace = space.name
         self.selector = selector
-        self.became_ready = space.became_ready
         self.followers: list[Follower] = []
         self._pods: PodList[WatchedPod] | None = None
         self._selected_by: tuple[int, tuple[str, ...] | None] = (-1, ())
-        self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
+        ready = sum(pod.running_and_ready for pod in self.find())
+        self._history = ReadyHistory(ready, space.clock.monotonic())
+
+    def leave(self, follower: Follower) -> None:
+        """End what `PodCache.follow` began; leaving twice is harmless."""
+        if follower in self.followers:
+            self.followers.remove(follower)
+            self._space.generation += 1
+            if not self.followers:
+                self._space.discard(self)
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
-        """The pods in list order, terminating and completed ones among them."""
+        """The pods in list order, terminating and completed ones among them.
+
+        Raises `errors.NotSyncedError` before the first list.
+        """
+        if not self._space.cache.synced:
+            self._space.cache.check_synced()
+        return self._pods or self.find()
+
+    def find(self) -> tuple[WatchedPod, ...]:
+        """Return the pods that are known, also before the first list."""
         if self._pods is None:
             self._pods = PodList(self._space.select(self.selector))
         return self._pods
+
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        """When pods of the namespace became ready lately, by name, in monotonic seconds."""
+        return self._space.became_ready.times(self._space.clock.monotonic())
+
+    @property
+    def starting(self) -> StartingPods:
+        """The pods that have never been Ready, without those that terminate."""
+        return pod_starts.count_starting(pod.starting for pod in self.pods if not pod.deleting)
+
+    def min_ready(self, age: int) -> int | None:
+        """Return the smallest number of ready pods within the last `age` nanoseconds.
+
+        None if that is unknown: the selection is younger, the time is more than `KEPT_SECONDS` ago, or before
+        the last list. Between a list and the watch before it anything may have happened.
+        """
+        now = self._space.clock.monotonic()
+        return self._history.smallest(now - age / SECOND, now)
+
+    def max_ready(self, age: int) -> int:
+        """Return the largest known number of ready pods within the last `age` nanoseconds."""
+        return self._history.largest(self._space.clock.monotonic() - age / SECOND)
 
     @property
     def selected_by(self) -> tuple[str, ...] | None:
@@ -195,7 +234,11 @@ class Selection:
         """Note a change to a pod; `ready` is the change in the number of ready pods."""
         self._pods = None
         if ready:
-            self.history.record(self.history.count + ready, now)
+            self._history.record(self._history.count + ready, now)
+
+    def restart(self, now: float) -> None:
+        """Forget how many pods were ready: what happened before `now` is unknown."""
+        self._history.restart(now)
 
     def notify(self) -> None:
         for follower in tuple(self.followers):
@@ -205,19 +248,23 @@ class Selection:
 class PodNamespace:
     """The pods and selections of a namespace; `generation` changes when a selection may have other pods."""
 
-    def __init__(self, name: str, index: LabelIndex) -> None:
+    def __init__(
+        self, name: str, cache: LabeledCache[Any], clock: Clock, spaces: dict[str, "PodNamespace"]
+    ) -> None:
         self.name = name
+        self.cache = cache
+        self.clock = clock
         self.pods: dict[str, WatchedPod] = {}
         self.selections: dict[LabelSelector, Selection] = {}
         self.generation = 0
         self.became_ready = RecentlyReady()
-        self._index = index
+        self._spaces = spaces
         self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
         self._first: dict[int, tuple[Mapping[str, str], tuple[Selection, ...]]] = {}
         """Labels of pods by identity, and the first selections that match them: one more than are named."""
 
     def select(self, selector: LabelSelector) -> tuple[WatchedPod, ...]:
-        return tuple(map(self.pods.__getitem__, self._index.names(self.name, selector)))
+        return tuple(map(self.pods.__getitem__, self.cache.index.names(self.name, selector)))
 
     def add(self, selection: Selection) -> None:
         self.selections[selection.selector] = selection
@@ -231,11 +278,16 @@ class PodNamespace:
         if not self._by_label[label]:
             del self._by_label[label]
         self._forget_first(selection)
+        self.forget_if_empty()
+
+    def forget_if_empty(self) -> None:
+        if not self.pods and not self.selections:
+            self._spaces.pop(self.name, None)
 
     def _forget_first(self, selection: Selection) -> None:
         """Forget what matches the labels of its pods: it has come, or goes."""
         self.generation += 1
-        for pod in selection.pods:
+        for pod in selection.find():
             self._first.pop(id(pod.labels), None)
 
     def matching(self, labels: Mapping[str, str]) -> list[Selection]:
@@ -250,8 +302,7 @@ class PodNamespace:
     def notify_started(self, labels: Mapping[str, str], start: PodStart | Outcome) -> None:
         for selection in self.matching(labels):
             for follower in selection.followers:
-                if follower.started is not None:
-                    follower.started(start)
+                follower.started(start)
 
     def find_followers(self, pods: Iterable[WatchedPod]) -> tuple[str, ...] | None:
         """Return the autoscalers that follow any of the pods, as `Selection.selected_by` has them."""

@@ -10,15 +10,13 @@ object that exists once per pod is tracked by the garbage collector.
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from adapter.kubernetes.cache import pod_codec, pod_starts
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod
 from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
-from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import LabeledCache, in_steps
 from adapter.kubernetes.client import ListWatch
@@ -33,59 +31,6 @@ PODS = known_kind("v1", "Pod")
 
 _STEP = 1_000
 RUNNING = "Running"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PodSubscription(Follower):
-    """The pods that one autoscaler selects; `close` ends the subscription."""
-
-    _cache: "PodCache"
-    _selection: Selection
-
-    @property
-    def pods(self) -> tuple[WatchedPod, ...]:
-        """The pods in list order, terminating and completed ones among them.
-
-        Raises `errors.NotSyncedError` before the first list.
-        """
-        if not self._cache.synced:
-            self._cache.check_synced()
-        return self._selection.pods
-
-    @property
-    def became_ready(self) -> Mapping[str, float]:
-        """When pods became ready lately, by name, in monotonic seconds.
-
-        It has the pods of the whole namespace.
-        """
-        return self._selection.became_ready.times(self._cache.clock.monotonic())
-
-    @property
-    def starting(self) -> StartingPods:
-        """The pods that have never been Ready, without those that terminate."""
-        return pod_starts.count_starting(pod.starting for pod in self.pods if not pod.deleting)
-
-    @property
-    def selected_by(self) -> tuple[str, ...] | None:
-        """The autoscalers that follow any of these pods, as `Selection.selected_by` has them."""
-        return self._selection.selected_by
-
-    def min_ready(self, age: int) -> int | None:
-        """Return the smallest number of ready pods within the last `age` nanoseconds.
-
-        None if that is unknown: the subscription is younger, the time is more than `KEPT_SECONDS` ago, or
-        before the last list. Between a list and the watch before it anything may have happened.
-        """
-        now = self._cache.clock.monotonic()
-        return self._selection.history.smallest(now - age / SECOND, now)
-
-    def max_ready(self, age: int) -> int:
-        """Return the largest known number of ready pods within the last `age` nanoseconds."""
-        return self._selection.history.largest(self._cache.clock.monotonic() - age / SECOND)
-
-    def close(self) -> None:
-        """End the subscription; closing twice is harmless."""
-        self._cache.drop(self._selection, self)
 
 
 class PodCache(LabeledCache[WirePod]):
@@ -143,40 +88,16 @@ class PodCache(LabeledCache[WirePod]):
         space = self._spaces.get(namespace)
         return {} if space is None else space.became_ready.times(self.clock.monotonic())
 
-    def follow(
-        self,
-        namespace: str,
-        selector: LabelSelector,
-        autoscaler: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None] | None = None,
-    ) -> PodSubscription:
-        """Subscribe an autoscaler (its ``namespace/name``) to the pods that match.
-
-        `changed` is called once the first list is in, and after each batch of events that added, removed or
-        changed one of them. It must not block; it may close subscriptions. `started` is called at once when
-        one of them is Ready for the first time, or has ended before; it must do no more than note that.
-        """
+    def follow(self, namespace: str, selector: LabelSelector, follower: Follower) -> Selection:
+        """Subscribe to the pods that match, until `Selection.leave`."""
         space = self._space(namespace)
         selection = space.selections.get(selector)
         if selection is None:
-            selection = Selection(space, selector, self.clock.monotonic())
+            selection = Selection(space, selector)
             space.add(selection)
-        follower = PodSubscription(autoscaler, changed, started, self, selection)
         selection.followers.append(follower)
         space.generation += 1
-        return follower
-
-    def drop(self, selection: Selection, follower: Follower) -> None:
-        """End a subscription, as its `close` does."""
-        if follower not in selection.followers:
-            return
-        selection.followers.remove(follower)
-        space = self._spaces[selection.namespace]
-        space.generation += 1
-        if not selection.followers:
-            space.discard(selection)
-            self._forget_if_empty(space)
+        return selection
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -251,7 +172,7 @@ class PodCache(LabeledCache[WirePod]):
         if old.starting:
             space.notify_started(old.labels, Outcome.ENDED)
         self._update_selections(space, old, None)
-        self._forget_if_empty(space)
+        space.forget_if_empty()
 
     def _record_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
         """Note when a pod became ready, or that it is not any more."""
@@ -294,7 +215,7 @@ class PodCache(LabeledCache[WirePod]):
         """End a list: what was before is unknown, and subscribers are notified of what changed."""
         now = self.clock.monotonic()
         for count, selection in enumerate(tuple(self._selections(namespace)), 1):
-            selection.history.restart(now)
+            selection.restart(now)
             if count % _STEP == 0:
                 yield
         if self.synced and not self._announced:
@@ -321,9 +242,5 @@ class PodCache(LabeledCache[WirePod]):
         space = self._spaces.get(namespace)
         if space is None:
             name = sys.intern(namespace)
-            space = self._spaces[name] = PodNamespace(name, self.index)
+            space = self._spaces[name] = PodNamespace(name, self, self.clock, self._spaces)
         return space
-
-    def _forget_if_empty(self, space: PodNamespace) -> None:
-        if not space.pods and not space.selections:
-            self._spaces.pop(space.name, None)

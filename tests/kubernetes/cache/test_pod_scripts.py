@@ -19,9 +19,10 @@ import msgspec
 import pytest
 
 from adapter.kubernetes.cache import pod_codec
-from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.label_selectors import parse_selector
 from tests.kubernetes.apiclient import unconnected
+from tests.kubernetes.cache.test_pods import Following
 from tests.support.clock import FakeClock
 from tests.support.scripts import Scripts
 
@@ -66,7 +67,7 @@ class PodScript:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.told: list[str] = []
-        self.followed: dict[str, PodSubscription] = {}
+        self.followed: dict[str, Following] = {}
         self.begin("0")
 
     def begin(self, seconds: str) -> None:
@@ -86,8 +87,8 @@ class PodScript:
 
     def follow(self, text: str) -> None:
         name, selector = text.split(" ", 1)
-        self.followed[name] = self.watch.follow(
-            "default", parse_selector(selector), f"default/{name}", lambda: self.told.append(name)
+        self.followed[name] = Following(
+            self.watch, "default", parse_selector(selector), f"default/{name}", lambda: self.told.append(name)
         )
 
     def look(self, name: str) -> None:
@@ -112,7 +113,7 @@ class PodScript:
         self.said.append(json.dumps(facts, sort_keys=True))
 
     def ready(self, namespace: str) -> None:
-        web = self.watch.follow("default", parse_selector("app=web"), "default/web", lambda: None)
+        web = Following(self.watch, "default", parse_selector("app=web"), "default/web")
         now = self.clock.monotonic()
         for whose, times in (("app=web", web.became_ready), ("all", self.watch.became_ready(namespace))):
             self.said.append(f"{whose}: {json.dumps({name: now - time for name, time in times.items()})}")

@@ -28,6 +28,7 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.label_selectors import parse_selector
 from adapter.model.ready_times import Percentiles, ReadyLedger
 from tests.kubernetes.apiclient import unconnected
+from tests.kubernetes.cache.test_pods import Following
 from tests.support.scripts import Scripts
 
 JSON = dict[str, Any]
@@ -67,7 +68,7 @@ class StartsScript:
         self.cache = PodCache(unconnected())
         self._ledger = ReadyLedger()
         self._told = 0
-        self._followed = self.cache.follow("shop", WEB, "shop/web", self._note, self._ledger.note)
+        self._followed = Following(self.cache, "shop", WEB, "shop/web", self._note, self._ledger.note)
 
     def _note(self) -> None:
         self._told += 1

@@ -7,7 +7,8 @@ import contextlib
 import gc
 import itertools
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,11 +21,12 @@ from adapter import errors
 from adapter.kubernetes.cache import pod_codec, pod_selections
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import ReadyHistory
-from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorPeriods
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.timestamps import SECOND
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import QUICK, reflecting, unconnected
@@ -110,6 +112,27 @@ def ignored() -> None:
     """Do nothing about a change."""
 
 
+@dataclass(eq=False)
+class Following:
+    """An autoscaler that follows pods, and what is known of these."""
+
+    cache: PodCache
+    namespace: str
+    selector: LabelSelector
+    autoscaler: str
+    changed: Callable[[], None] = ignored
+    started: Callable[[PodStart | Outcome], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._selection = self.cache.follow(self.namespace, self.selector, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._selection, name)
+
+    def close(self) -> None:
+        self._selection.leave(self)
+
+
 # -- what is kept --------------------------------------------------------------------------------------------
 
 
@@ -183,13 +206,13 @@ def test_alike_pods_share_what_is_alike(watch: PodCache) -> None:
 
 def test_pods_and_selectors_that_are_gone_leave_nothing(watch: PodCache) -> None:
     selectors = [parse_selector(text) for text in ("app=web", "app!=web", "app")]
-    kept = watch.follow("default", WEB, "default/web", ignored)
+    kept = Following(watch, "default", WEB, "default/web")
 
     def come_and_go(number: int) -> None:
         name, spec = f"web-{number}", {"containers": [{"name": f"container-{number}"}]}
         for namespace in ("default", f"tenant-{number}"):
             put(watch, pod(name, namespace, app="web", z=str(number)) | {"spec": spec})
-            followed = [watch.follow(namespace, selector, name, ignored) for selector in selectors]
+            followed = [Following(watch, namespace, selector, name) for selector in selectors]
             assert followed[0].selected_by
             for following in followed:
                 following.close()
@@ -216,8 +239,8 @@ async def test_a_subscription_receives_its_pods_alone(cluster: Cluster) -> None:
     cluster.create(pod("a", app="web"))
     async with watching(cluster) as watch:
         told: list[str] = []
-        web = watch.follow("default", WEB, "default/web", lambda: told.append("web"))
-        watch.follow("default", parse_selector("app=db"), "default/db", lambda: told.append("db"))
+        web = Following(watch, "default", WEB, "default/web", lambda: told.append("web"))
+        Following(watch, "default", parse_selector("app=db"), "default/db", lambda: told.append("db"))
         with pytest.raises(errors.NotSyncedError):
             _ = web.pods
         await until(lambda: told == ["web", "db"])
@@ -239,15 +262,15 @@ async def test_a_subscription_receives_its_pods_alone(cluster: Cluster) -> None:
 
 
 def test_a_callback_may_close_what_it_likes(watch: PodCache) -> None:
-    kept: list[PodSubscription] = []
+    kept: list[Following] = []
 
     def close() -> None:
         for following in kept:
             following.close()
 
-    kept += [watch.follow("default", WEB, f"default/{number}", close) for number in range(3)]
+    kept += [Following(watch, "default", WEB, f"default/{number}", close) for number in range(3)]
     put(watch, pod("a", app="web"))
-    late = watch.follow("default", WEB, "default/late", ignored)
+    late = Following(watch, "default", WEB, "default/late")
     assert late.selected_by == ("default/late",), "all were closed"
 
 
@@ -263,7 +286,7 @@ class SelectionMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.watch = alone(self.clock)
         self.pods: dict[tuple[str, str], JSON] = {}
-        self.followed: dict[tuple[str, str], PodSubscription] = {}
+        self.followed: dict[tuple[str, str], Following] = {}
         self.counts: dict[tuple[str, str], list[tuple[float, int]]] = {}
 
     @rule(
@@ -291,8 +314,8 @@ class SelectionMachine(RuleBasedStateMachine):
             del self.counts[namespace, text]
             return
         selector = parse_selector(text)
-        self.followed[namespace, text] = self.watch.follow(
-            namespace, selector, f"{namespace}/{text}", ignored
+        self.followed[namespace, text] = Following(
+            self.watch, namespace, selector, f"{namespace}/{text}", ignored
         )
         self.counts[namespace, text] = []
         self.note()
@@ -393,7 +416,7 @@ async def test_after_a_new_list_the_past_is_unknown(cluster: Cluster) -> None:
     clock = ShiftedClock()
     cluster.create(pod("a", app="web"))
     async with watching(cluster, clock=clock) as watch:
-        web = watch.follow("default", WEB, "default/web", ignored)
+        web = Following(watch, "default", WEB, "default/web")
         await until(lambda: watch.synced and cluster.open_watches)
         assert web.min_ready(0) == 1
         assert web.min_ready(30 * SECOND) is None
@@ -454,8 +477,8 @@ def test_many_are_notified_in_steps() -> None:
     watch.synced = True
     told: list[int] = []
     for number in range(1200):
-        watch.follow(
-            "default", parse_selector(f"app=web-{number}"), f"default/{number}", lambda: told.append(1)
+        Following(
+            watch, "default", parse_selector(f"app=web-{number}"), f"default/{number}", lambda: told.append(1)
         )
     pauses = [len(told) for _ in watch.listed("")]
     assert len(told) == 1200

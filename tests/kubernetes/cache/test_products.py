@@ -9,9 +9,9 @@ import pytest
 
 from adapter.kubernetes.cache import pod_selections
 from adapter.kubernetes.cache.pod_selections import MOST_NAMED
-from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.label_selectors import LabelSelector, parse_selector
-from tests.kubernetes.cache.test_pods import alone, pod, put
+from tests.kubernetes.cache.test_pods import Following, alone, pod, put
 from tests.support.clock import FakeClock
 
 NAMESPACE = "default"
@@ -59,7 +59,7 @@ class Tenant:
         self.cache: PodCache = alone(FakeClock())
         self.count = count
         self.selectors = [parse_selector(SHAPES[shape](number)) for number in range(count)]
-        self.following: list[PodSubscription] = []
+        self.following: list[Following] = []
         for number in range(count):
             self.put(number)
         for number in range(count):
@@ -71,7 +71,7 @@ class Tenant:
 
     def follow(self, number: int) -> None:
         name = f"{NAMESPACE}/web-{number:05}"
-        self.following.append(self.cache.follow(NAMESPACE, self.selectors[number], name, lambda: None))
+        self.following.append(Following(self.cache, NAMESPACE, self.selectors[number], name))
         self.matches.end()
 
     def decide(self) -> list[tuple[str, ...]]:
@@ -115,7 +115,7 @@ def test_of_equal_selectors_the_others_are_counted(matches: Matches) -> None:
     cache = alone(FakeClock())
     put(cache, pod("web-0", app="web"))
     followed = [
-        cache.follow(NAMESPACE, parse_selector("app=web"), f"{NAMESPACE}/{number:05}", lambda: None)
+        Following(cache, NAMESPACE, parse_selector("app=web"), f"{NAMESPACE}/{number:05}")
         for number in range(1000)
     ]
     names = followed[-1].selected_by
