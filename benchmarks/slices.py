@@ -212,7 +212,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     scrapes: Any = _Scrapes()
     changes = Changes()
     registry = AutoscalerRegistry(rivals, scrapes, changes)
-    source = AutoscalerSource(registry, problems, watching)
+    source = AutoscalerSource(registry, watching)
     caches = {"followers": TargetFollowers(targets, pods), "rivals": rivals, "changes": changes}
     controller = tick.open_controller(ticking, world, NoForecasts(), monitoring, numbers, **caches)
     registry.controller = controller
@@ -220,7 +220,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     async with client, asyncio.TaskGroup() as group:
         used = time.process_time()
         tasks = [group.create_task(each.run()) for each in (pods, targets, rivals.hpas, source)]
-        for reflected in (pods, rivals.hpas, source._objects):  # noqa: SLF001 - waits without turning the loop
+        for reflected in (pods, rivals.hpas, source):
             await _first_lists(reflected)
         for number in numbers:
             await scope.wait_for(number)

@@ -29,44 +29,35 @@ from adapter.steps import run_steps
 from adapter.telemetry.problems import ProblemLog
 
 
-class AutoscalerSource:
+class AutoscalerSource(AutoscalerCache):
     """The FastPathAutoscalers of the cluster, in the registry while `run` runs."""
 
-    def __init__(
-        self, registry: AutoscalerRegistry, problems: ProblemLog, watching: ReflectorContext
-    ) -> None:
+    def __init__(self, registry: AutoscalerRegistry, watching: ReflectorContext) -> None:
+        super().__init__(watching, self._follow)
         self._registry = registry
-        self._problems = problems
-        self._objects = AutoscalerCache(watching, self._changed)
+        self._problems = watching.problems
 
-    async def run(self) -> None:
-        await self._objects.run()
-
-    @property
-    def synced(self) -> bool:
-        return self._objects.synced
-
-    def find(self, key: Key) -> FastPathAutoscaler | None:
+    def find_read(self, key: Key) -> FastPathAutoscaler | None:
         """Return an autoscaler, None if it does not exist or cannot be read."""
-        watched = self._objects.find(key.namespace, key.name)
+        watched = self.find(key.namespace, key.name)
         return None if watched is None else watched.autoscaler
 
     async def put_all(self, number: int) -> None:
         keys = [
             Key(one.namespace, one.name)
-            for one in self._objects
+            for one in self
             if one.autoscaler is not None and slices.slice_of(one.namespace) == number
         ]
-        await run_steps(in_steps(keys, self._put, self._problems.defects))
+        await run_steps(in_steps(keys, self._register, self._problems.defects))
 
-    def _put(self, key: Key) -> None:
-        autoscaler = self.find(key)
+    def _register(self, key: Key) -> None:
+        autoscaler = self.find_read(key)
         if autoscaler is not None:
             self._registry.put(autoscaler)
 
-    def _changed(self, namespace: str, name: str) -> None:
+    def _follow(self, namespace: str, name: str) -> None:
         """Follow a change; an object that cannot be read stays as it was."""
-        watched, subject = self._objects.find(namespace, name), f"{namespace}/{name}"
+        watched, subject = self.find(namespace, name), f"{namespace}/{name}"
         if watched is not None and watched.faults:
             message = "an autoscaler cannot be read"
             self._problems.report("autoscaler", message, str(watched.faults[0]), subject=subject)

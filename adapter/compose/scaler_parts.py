@@ -53,7 +53,7 @@ class ScalerCaches:
             runtime.scraped, self.followers, problems.defects, self._endpoints
         )
         self.registry = AutoscalerRegistry(self.rivals, self._scrapes, self.changes)
-        self.autoscalers = AutoscalerSource(self.registry, problems, watching)
+        self.autoscalers = AutoscalerSource(self.registry, watching)
         hpas = self.rivals.hpas
         self.boosted_hpas = BoostedHPAs(self.registry, hpas, runtime.clock, problems, period)
         hpas.followers.append(self.boosted_hpas.changed)
@@ -111,7 +111,7 @@ class ScalerWrites:
             outbox, WriteKind.STATUS, "unexpected error while storing for the next owner"
         )
         self.schedules = ScheduleReporter(
-            outbox, caches.schedules, problems, caches.rivals.hpas.find, caches.autoscalers.find
+            outbox, caches.schedules, problems, caches.rivals.hpas.find, caches.autoscalers.find_read
         )
 
     def begin(self, term: Term) -> tuple[FloorWriter, StoreSlot]:
@@ -125,6 +125,6 @@ class ScalerWrites:
 
     def _status_refused(self, update: Any, error: Exception) -> None:
         """Record the event that the HPA controller records if a status cannot be updated."""
-        autoscaler = self._autoscalers.find(Key(update.namespace, update.name))
+        autoscaler = self._autoscalers.find_read(Key(update.namespace, update.name))
         if autoscaler is not None:
             self.actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))

@@ -97,7 +97,7 @@ class UnsyncedScaler:
         own = runtime(self.clock, self.monitoring)
         self.problems = own.problems
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
-        self.autoscalers = self.scaler.caches.autoscalers._objects
+        self.autoscalers = self.scaler.caches.autoscalers
         self.autoscalers._announced = True  # as after the first list
         for namespace in namespaces:
             for number in range(COUNT):

@@ -19,7 +19,6 @@ from adapter.kubernetes.cache import pod_starts
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.store import LabeledCache
-from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.pods import PodList
 from adapter.model.ready_times import Outcome, PodStart
@@ -160,7 +159,7 @@ class Follower(Protocol):
 class Selection:
     """The pods of a namespace that match a selector, kept up to date for its followers."""
 
-    __slots__ = ("_history", "_pods", "_selected_by", "_space", "followers", "selector")
+    __slots__ = ("_pods", "_selected_by", "_space", "followers", "history", "selector")
 
     def __init__(self, space: "PodNamespace", selector: LabelSelector) -> None:
         self._space = space
@@ -169,7 +168,7 @@ class Selection:
         self._pods: PodList[WatchedPod] | None = None
         self._selected_by: tuple[int, tuple[str, ...] | None] = (-1, ())
         ready = sum(pod.running_and_ready for pod in self.find())
-        self._history = ReadyHistory(ready, space.clock.monotonic())
+        self.history = ReadyHistory(ready, space.cache.clock.monotonic())
 
     def leave(self, follower: Follower) -> None:
         """End what `PodCache.follow` began; leaving twice is harmless."""
@@ -198,7 +197,7 @@ class Selection:
     @property
     def became_ready(self) -> Mapping[str, float]:
         """When pods of the namespace became ready lately, by name, in monotonic seconds."""
-        return self._space.became_ready.times(self._space.clock.monotonic())
+        return self._space.became_ready.times(self._space.cache.clock.monotonic())
 
     @property
     def starting(self) -> StartingPods:
@@ -211,12 +210,12 @@ class Selection:
         None if that is unknown: the selection is younger, the time is more than `KEPT_SECONDS` ago, or before
         the last list. Between a list and the watch before it anything may have happened.
         """
-        now = self._space.clock.monotonic()
-        return self._history.smallest(now - age / SECOND, now)
+        now = self._space.cache.clock.monotonic()
+        return self.history.smallest(now - age / SECOND, now)
 
     def max_ready(self, age: int) -> int:
         """Return the largest known number of ready pods within the last `age` nanoseconds."""
-        return self._history.largest(self._space.clock.monotonic() - age / SECOND)
+        return self.history.largest(self._space.cache.clock.monotonic() - age / SECOND)
 
     @property
     def selected_by(self) -> tuple[str, ...] | None:
@@ -234,11 +233,7 @@ class Selection:
         """Note a change to a pod; `ready` is the change in the number of ready pods."""
         self._pods = None
         if ready:
-            self._history.record(self._history.count + ready, now)
-
-    def restart(self, now: float) -> None:
-        """Forget how many pods were ready: what happened before `now` is unknown."""
-        self._history.restart(now)
+            self.history.record(self.history.count + ready, now)
 
     def notify(self) -> None:
         for follower in tuple(self.followers):
@@ -248,12 +243,9 @@ class Selection:
 class PodNamespace:
     """The pods and selections of a namespace; `generation` changes when a selection may have other pods."""
 
-    def __init__(
-        self, name: str, cache: LabeledCache[Any], clock: Clock, spaces: dict[str, "PodNamespace"]
-    ) -> None:
+    def __init__(self, name: str, cache: LabeledCache[Any], spaces: dict[str, "PodNamespace"]) -> None:
         self.name = name
         self.cache = cache
-        self.clock = clock
         self.pods: dict[str, WatchedPod] = {}
         self.selections: dict[LabelSelector, Selection] = {}
         self.generation = 0

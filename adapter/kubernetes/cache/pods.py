@@ -21,7 +21,6 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import LabeledCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import Unreadable
-from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.resources import known_kind
@@ -49,7 +48,6 @@ class PodCache(LabeledCache[WirePod]):
     ) -> None:
         source = ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector)
         super().__init__(source, context, f"pods in {namespace} ({purpose})" if namespace else "pods")
-        self.clock: Clock = context.clock
         self.running = 0
         """The number of pods whose phase is Running."""
         self._spaces: dict[str, PodNamespace] = {}
@@ -215,7 +213,7 @@ class PodCache(LabeledCache[WirePod]):
         """End a list: what was before is unknown, and subscribers are notified of what changed."""
         now = self.clock.monotonic()
         for count, selection in enumerate(tuple(self._selections(namespace)), 1):
-            selection.restart(now)
+            selection.history.restart(now)
             if count % _STEP == 0:
                 yield
         if self.synced and not self._announced:
@@ -242,5 +240,5 @@ class PodCache(LabeledCache[WirePod]):
         space = self._spaces.get(namespace)
         if space is None:
             name = sys.intern(namespace)
-            space = self._spaces[name] = PodNamespace(name, self, self.clock, self._spaces)
+            space = self._spaces[name] = PodNamespace(name, self, self._spaces)
         return space

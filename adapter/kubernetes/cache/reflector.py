@@ -146,6 +146,7 @@ class Reflector(ObjectStore[T]):
         """Set once the first list succeeded or failed."""
         self.error: errors.KubernetesError | None = None
         """The failure of the last list or watch; None while they succeed."""
+        self.clock: Clock = context.clock
         self._context = context
         self._periods = context.periods
         self._failures = 0  # since the pauses last started at their shortest
@@ -195,7 +196,7 @@ class Reflector(ObjectStore[T]):
         if self._mode == "watch" or self.heard is None:
             return
         self._read.set()
-        age = self._context.clock.monotonic() - self.heard
+        age = self.clock.monotonic() - self.heard
         if self.error is not None or age <= 2 * self._periods.relist:
             return
         await wait_for(self._relisted, self._periods.first_list)
@@ -239,7 +240,7 @@ class Reflector(ObjectStore[T]):
                     await self._end_list()
                 to_list = self._mode == "list"
                 async with self._coverage.until_it_changes():
-                    if self._context.clock.monotonic() >= self._watch_from and await self._watch():
+                    if self.clock.monotonic() >= self._watch_from and await self._watch():
                         to_list = False
                     else:
                         await self._wait_to_poll()
@@ -268,7 +269,7 @@ class Reflector(ObjectStore[T]):
             if error.status != 404 or not self.source.optional or is_new:
                 raise
             self._mode, self._version = "list", ""
-            self._watch_from = max(self._watch_from, self._context.clock.monotonic() + self._periods.relist)
+            self._watch_from = max(self._watch_from, self.clock.monotonic() + self._periods.relist)
             await self.clear(self.source.namespace)
         self._is_latest = is_latest
         self._coverage.end()
@@ -339,7 +340,7 @@ class Reflector(ObjectStore[T]):
 
     async def _watch(self) -> bool:
         """Follow one watch. Return if the next one can resume where it ended, False if it is refused."""
-        clock, periods = self._context.clock, self._periods
+        clock, periods = self.clock, self._periods
         started = clock.monotonic()
         heard = False
         watching = self._context.client.watch_objects(
@@ -392,7 +393,7 @@ class Reflector(ObjectStore[T]):
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         """Have the watch tried again in a while; after a time of refusals it counts as forbidden."""
-        now, periods = self._context.clock.monotonic(), self._periods
+        now, periods = self.clock.monotonic(), self._periods
         pause = min(2.0 ** min(self._denials, _MAX_DOUBLINGS), periods.watch_again)
         self._watch_from, self._denials = now + pause, self._denials + 1
         self._reports.count_error(error.reason)
@@ -407,13 +408,13 @@ class Reflector(ObjectStore[T]):
             self._context.problems.report("watch", message, self._text(error), subject=self.name)
 
     def _is_silent(self, seconds: float) -> bool:
-        return self.heard is None or self._context.clock.monotonic() - self.heard >= seconds
+        return self.heard is None or self.clock.monotonic() - self.heard >= seconds
 
     async def _wait_to_poll(self) -> None:
         """Wait for the next list, or where a watch was refused a short time ago, for the next watch."""
         self._read.clear()
         self._relisted.clear()
-        left = max(0.01, self._watch_from - self._context.clock.monotonic())  # a timer may be a little early
+        left = max(0.01, self._watch_from - self.clock.monotonic())  # a timer may be a little early
         is_lasting = self._mode == "list"
         await self._context.sleep(self._periods.relist if is_lasting else min(left, self._periods.relist))
         if self._on_demand and is_lasting:
@@ -422,8 +423,8 @@ class Reflector(ObjectStore[T]):
     # -- state -----------------------------------------------------------------------------------------------
 
     def _record_contact(self) -> None:
-        self.heard = self._context.clock.monotonic()
-        self._reports.last_event.set(self._context.clock.wall())
+        self.heard = self.clock.monotonic()
+        self._reports.last_event.set(self.clock.wall())
         self._reports.objects.set(self.count(self.source.namespace))
 
     def _recover(self) -> None:
@@ -439,7 +440,7 @@ class Reflector(ObjectStore[T]):
         A version that has become useless is routine (client-go logs it as info): list again at once, without
         one, and report no problem, unless it is that of such a list.
         """
-        periods, now = self._periods, self._context.clock.monotonic()
+        periods, now = self._periods, self.clock.monotonic()
         self._reports.count_error(error.reason)
         if now - self._failed_at > periods.backoff_reset:
             self._failures = 0
