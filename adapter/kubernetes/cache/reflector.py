@@ -192,7 +192,11 @@ class Reflector(ObjectStore[T]):
         `errors.KubernetesError` if the API server refuses it (403 names verb and resource).
         """
         if not self.synced:
-            await self._wait_for_first_list()
+            await wait_for(self.attempted, self._periods.first_list)
+            error = self.error
+            if error is not None and error.is_refusal and not self.synced:
+                raise errors.KubernetesError(error.status, error.reason, str(error)) from error
+            self.check_synced()
         if self._mode == "watch" or self.heard is None:
             return
         self._read.set()
@@ -200,13 +204,6 @@ class Reflector(ObjectStore[T]):
         if self.error is not None or age <= 2 * self._periods.relist:
             return
         await wait_for(self._relisted, self._periods.first_list)
-
-    async def _wait_for_first_list(self) -> None:
-        await wait_for(self.attempted, self._periods.first_list)
-        error = self.error
-        if error is not None and error.is_refusal and not self.synced:
-            raise errors.KubernetesError(error.status, error.reason, str(error)) from error
-        self.check_synced()
 
     def check_synced(self) -> None:
         """Raise `errors.NotSyncedError` before the first list."""

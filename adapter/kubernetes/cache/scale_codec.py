@@ -261,9 +261,7 @@ def _reader(tree: Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
 
     def read(node: Any) -> Any:
         for field in fields:
-            if node is None:
-                return None
-            node = getattr(node, field)
+            node = getattr(node, field, None)  # a part that is absent has none
         return node
 
     return read

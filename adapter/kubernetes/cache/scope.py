@@ -107,13 +107,14 @@ class SliceScope:
 
     async def wait_for(self, number: int) -> None:
         """Wait until all reflectors whose first list is in have the objects of a slice."""
-        while not all(number in coverage.complete for coverage in self.coverages):
-            self.completed.clear()
-            await self.completed.wait()
+        await self._wait_until(lambda coverage: number in coverage.complete)
 
     async def wait_complete(self) -> None:
         """Wait until all reflectors whose first list is in have the objects of the slices, and no others."""
-        while any(coverage.differs for coverage in self.coverages):
+        await self._wait_until(lambda coverage: not coverage.differs)
+
+    async def _wait_until(self, is_so: Callable[["Coverage"], bool]) -> None:
+        while not all(map(is_so, self.coverages)):
             self.completed.clear()
             await self.completed.wait()
 
