@@ -233,7 +233,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
         figures = {
             "list_cpu_seconds": time.process_time() - used,
             "autoscalers": count,
-            "pods": pods.count(""),
+            "pods": pods.count(),
         }
         figures["event_cpu_microseconds"] = await _follow_events(client, monitoring)
         gc.collect()

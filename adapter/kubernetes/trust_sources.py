@@ -85,7 +85,7 @@ class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
             self._deliver_new(config_map.data or {})
 
     def _deliver_absence(self) -> Iterator[None]:
-        absent = () if self.count("") else (None,)
+        absent = () if self.count() else (None,)
         return in_steps(absent, self._deliver_new, self._context.problems.defects)
 
     def _deliver_new(self, entries: Mapping[str, str] | None) -> None:

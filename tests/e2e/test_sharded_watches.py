@@ -93,7 +93,7 @@ async def _follow(cluster: ClusterUnderTest, directory: Path, share: Collection[
         scope.set(share)
 
         def kept(*namespaces: str) -> Counter[str]:
-            return Counter({name: pods.count(name) for name in namespaces if pods.count(name)})
+            return Counter({name: len(found) for name in namespaces for _, found in pods.listing(name)})
 
         def expected(*namespaces: str) -> Counter[str]:
             return Counter({name: PODS for name in namespaces if slices.slice_of(name) in share})
@@ -104,4 +104,4 @@ async def _follow(cluster: ClusterUnderTest, directory: Path, share: Collection[
             await cluster.create(plain("Namespace", late))
             await cluster.create(*_pods(late))
             await until(lambda: kept(late) == expected(late), 20)
-            return pods.count("")
+            return pods.count()

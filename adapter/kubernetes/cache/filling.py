@@ -73,7 +73,7 @@ class ObjectStore(abc.ABC, Generic[T]):
         """Remove an object; an unknown one is ignored."""
 
     @abc.abstractmethod
-    def count(self, namespace: str) -> int: ...
+    def count(self) -> int: ...
 
     @abc.abstractmethod
     def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -91,7 +91,7 @@ class ObjectStore(abc.ABC, Generic[T]):
     @asynccontextmanager
     async def replacing(self, namespace: str) -> AsyncIterator[Callable[[T | Unreadable], None]]:
         """Put objects of a namespace within, by the yielded function; remove the others at the end."""
-        listed: dict[str, set[str]] | None = {} if self.count(namespace) else None
+        listed: dict[str, set[str]] | None = {} if self.count() else None
 
         def put(obj: T | Unreadable) -> None:
             self._put(obj)

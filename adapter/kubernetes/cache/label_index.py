@@ -238,12 +238,9 @@ class LabelIndex:
         """Return the namespaces that have objects, sorted."""
         return sorted(self._namespaces)
 
-    def count(self, namespace: str) -> int:
-        """Return the number of objects in a namespace ("" for all)."""
-        if not namespace:
-            return self._size
-        space = self._namespaces.get(namespace)
-        return len(space.names) if space else 0
+    def count(self) -> int:
+        """Return the number of objects."""
+        return self._size
 
     def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield a namespace ("" for all) with the names in it. Both are read when their turn comes."""

@@ -161,7 +161,7 @@ class ObjectLister:
         cache = self._caches.get(resource.group_resource)
         if cache is None:
             return 0
-        return cache.running if self._fields and isinstance(cache, PodCache) else cache.count("")
+        return cache.running if self._fields and isinstance(cache, PodCache) else cache.count()
 
     def unsynced(self) -> tuple[GroupResource, ...]:
         """Return the kinds of `start` whose first list is neither in nor refused: readiness waits for these.

@@ -278,8 +278,7 @@ class Reflector(ObjectStore[T]):
         if not self.synced:
             self.synced = True
             self._reports.synced.set(1)
-            count = self.count(self.source.namespace)
-            _log.info("first list received", extra=facts(resource=self.name, objects=count))
+            _log.info("first list received", extra=facts(resource=self.name, objects=self.count()))
         for _ in self.listed(self.source.namespace):
             await asyncio.sleep(0)
         self.attempted.set()
@@ -422,7 +421,7 @@ class Reflector(ObjectStore[T]):
     def _record_contact(self) -> None:
         self.heard = self.clock.monotonic()
         self._reports.last_event.set(self.clock.wall())
-        self._reports.objects.set(self.count(self.source.namespace))
+        self._reports.objects.set(self.count())
 
     def _recover(self) -> None:
         """Resolve the problems: a polled kind was listed, or the watch of a watched one lasts."""

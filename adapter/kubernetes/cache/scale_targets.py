@@ -397,7 +397,7 @@ class ScaleTargets:
                 self._end(kind)
 
     def join(self, target: TargetSubscription) -> TargetKind | Unfound:
-        """Add a target to its kind, and return the kind, or why there is none."""
+        """Add a target to its kind, and return the kind, or why it is not known."""
         resource = self._resources.get(target.meant)
         if resource is None and self._miss(target.meant):
             group, name = map(quote, target.meant)

@@ -61,8 +61,8 @@ class LabeledCache(Reflector[T]):
         super().__init__(source, context, name, on_demand=on_demand)
         self.index = LabelIndex(context.monitoring)
 
-    def count(self, namespace: str) -> int:
-        return self.index.count(namespace)
+    def count(self) -> int:
+        return self.index.count()
 
     def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         return self.index.listing(namespace)
@@ -107,9 +107,6 @@ class ObjectCache(Reflector[T]):
         self._announced = listed is not None
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
 
     def __iter__(self) -> Iterator[T]:
         for objects in self._objects.values():
@@ -156,8 +153,8 @@ class ObjectCache(Reflector[T]):
         if self._announced:
             self._changed(namespace, name)
 
-    def count(self, namespace: str) -> int:
-        return len(self._objects.get(namespace, ())) if namespace else self._size
+    def count(self) -> int:
+        return self._size
 
     def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         for within in [namespace] if namespace else list(self._objects):

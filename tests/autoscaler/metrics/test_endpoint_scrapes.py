@@ -176,7 +176,7 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
         here.subscriptions.put(autoscaler("waiting"))
         await until(lambda: here.value("waiting") == 5)
         ((_, selector), cache) = next(iter(here.subscriptions._own_pods.items()))
-        assert (str(selector), cache.count("")) == ("app=epp", 1)
+        assert (str(selector), cache.count()) == ("app=epp", 1)
         cluster.create(slice_of(("a", exporter)))
         here.subscriptions.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)

@@ -79,7 +79,7 @@ async def test_autoscalers_come_change_and_go(cluster: Cluster) -> None:
         await until(lambda: len(told) == 2)
         assert found.synced
         assert sorted(told) == ["default/b", "other/a"]
-        assert len(found) == len(list(found)) == 2
+        assert found.count() == len(list(found)) == 2
         read = found.find("default", "b")
         assert read is not None
         assert read.autoscaler is not None
@@ -95,7 +95,7 @@ async def test_autoscalers_come_change_and_go(cluster: Cluster) -> None:
         cluster.delete("fpa", "b")
         await until(lambda: len(told) == 4)
         assert found.find("default", "b") is None
-        assert len(found) == 1
+        assert found.count() == 1
 
 
 async def test_one_that_cannot_be_read_is_there_with_its_faults(cluster: Cluster) -> None:
@@ -173,7 +173,7 @@ async def test_what_is_kept_of_an_hpa(cluster: Cluster) -> None:
         assert "spec.metrics has no fastpath_replicas" in first.asked.fault
         assert second.asked is None
         assert rivals.hpas.find("default", "a") == first
-        assert len(rivals.hpas) == 2
+        assert rivals.hpas.count() == 2
 
 
 async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(cluster: Cluster) -> None:

@@ -98,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def size(self) -> None:
-        assert self.store.count("") == len(self.objects)
+        assert self.store.count() == len(self.objects)
         listed = {(namespace, name) for namespace, names in self.store.listing("") for name in names}
         assert listed == set(self.objects)
 

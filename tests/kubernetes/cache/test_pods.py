@@ -148,7 +148,7 @@ async def test_pods_of_a_cluster(cluster: Cluster) -> None:
         assert names(watch.select("default", WEB)) == ["a", "b"]
         assert names(watch.select("default", EVERYTHING)) == ["a", "b", "c"]
         assert watch.select("nowhere", EVERYTHING) == ()
-        assert watch.count("") == 4
+        assert watch.count() == 4
         found = watch.find("other", "a")
         assert found is not None
         assert (found.namespace, found.ip, found.spec.host_network) == ("other", "10.1.2.3", False)
@@ -161,7 +161,7 @@ async def test_pods_of_a_cluster(cluster: Cluster) -> None:
         cluster.patch("pods", "b", {"status": {"phase": "Succeeded"}})
         await until(lambda: (watch.find("default", "b") or found).phase == "Succeeded")
         assert [request.verb for request in cluster.requests] == ["list", "watch"]
-        assert watch.count("") == 4
+        assert watch.count() == 4
         assert watch.stale() == ""
 
 
