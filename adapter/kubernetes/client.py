@@ -26,7 +26,6 @@ from adapter.kubernetes.codec import (
     WatchEvent,
 )
 from adapter.kubernetes.credentials import ClientConfiguration
-from adapter.kubernetes.heads import Keeps
 from adapter.kubernetes.server_clock import ServerClock
 from adapter.kubernetes.transport import (
     JSON,
@@ -65,9 +64,8 @@ class ListWatch(Generic[_T]):
     """What to list and watch: a kind in one namespace or ("") all, as `codec` keeps its objects.
 
     `selector`, `fields` (a field selector as text) and `shard_selector` restrict the objects; servers without
-    sharded lists and watches ignore the third. Of what is sent, the objects of namespaces that `keeps` are
-    decoded. An `optional` kind need not exist: to a reflector one that the API server does not serve has no
-    objects.
+    sharded lists and watches ignore the third. An `optional` kind need not exist: to a reflector one that the
+    API server does not serve has no objects.
     """
 
     codec: ObjectCodec[_T]
@@ -76,7 +74,6 @@ class ListWatch(Generic[_T]):
     selector: LabelSelector = EVERYTHING
     fields: str = ""
     optional: bool = False
-    keeps: Keeps | None = None
     shard_selector: str = ""
 
     @property
@@ -239,7 +236,7 @@ class KubernetesClient:
         what = f"list {source.resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
         request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.list_accept)
-        decoder = ListDecoder(source.codec, lose, source.keeps)
+        decoder = ListDecoder(source.codec, lose)
         async with self._send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):
@@ -276,7 +273,7 @@ class KubernetesClient:
             "timeoutSeconds": str(round(duration)),
         }
         request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.watch_accept)
-        decoder = WatchDecoder(source.codec, source.keeps)
+        decoder = WatchDecoder(source.codec)
         async with (
             self._send(request) as response,
             contextlib.aclosing(_read_events(response, what, decoder)) as events,

@@ -10,6 +10,7 @@ watch are read all the same. docs/decisions/unreadable-objects.md says what such
 """
 
 import contextlib
+import copy
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -112,6 +113,7 @@ class ObjectCodec(Generic[T]):
     `list_accept` and `watch_accept` are the media types to request. `version_of` reads the resourceVersion
     from a decoded object; without it each watch event is decoded a second time for that.
     `step_bytes` is for kinds of which more than names are read: so many bytes are decoded at once.
+    `keeps` tells of which namespaces objects are decoded; without it those of all are.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class ObjectCodec(Generic[T]):
         step_bytes: int = 0,
     ) -> None:
         self.keep = keep
+        self.keeps: Keeps | None = None
         self._step_bytes = step_bytes
         self._version_of = version_of
         self.list_accept = list_accept
@@ -136,20 +139,23 @@ class ObjectCodec(Generic[T]):
     def step_bytes(self) -> int:
         return self._step_bytes or STEP_BYTES
 
+    def keeping(self, keeps: Keeps) -> "ObjectCodec[T]":
+        """Return a codec that leaves out the objects of other namespaces."""
+        codec = copy.copy(self)
+        codec.keeps = keeps
+        return codec
+
     def decode(self, text: bytes | msgspec.Raw) -> T:
         return self.keep(self._one.decode(text))
 
-    def decode_items(
-        self, text: bytes, lose: Callable[[Unreadable], None], keeps: Keeps | None = None
-    ) -> list[T]:
+    def decode_items(self, text: bytes, lose: Callable[[Unreadable], None]) -> list[T]:
         """Decode a JSON array; `lose` is called with the objects that are unreadable.
 
-        With `keeps`, objects of other namespaces are left out. RecursionError if it is nested too deep,
-        `msgspec.DecodeError` if it is no array.
+        RecursionError if it is nested too deep, `msgspec.DecodeError` if it is no array.
         """
-        if keeps is not None:
+        if self.keeps is not None:
             raws = _RAW_ITEMS.decode(text)
-            items = [self._read(raw) for raw in raws if not heads.is_other(heads.read_head(raw), keeps)]
+            items = [self._read(raw) for raw in raws if not heads.is_other(heads.read_head(raw), self.keeps)]
         else:
             try:
                 return list(map(self.keep, self._many.decode(text)))
@@ -175,11 +181,12 @@ class ObjectCodec(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as above
             return _mark(raw, error)
 
-    def decode_event(self, line: bytes, keeps: Keeps | None = None) -> WatchEvent[T] | Status:
+    def decode_event(self, line: bytes) -> WatchEvent[T] | Status:
         """Decode a line of a watch; an ERROR event is the Status that it carries.
 
         With `keeps`, an event of another namespace is one without an object.
         """
+        keeps = self.keeps
         head = None if keeps is None else heads.read_event_head(line)
         if heads.is_other(head, keeps):
             return WatchEvent("BOOKMARK", None, head.resource_version)
@@ -241,7 +248,7 @@ class ListDecoder(Generic[T]):
     """Decodes one page of a list from the pieces of its body.
 
     Raises `msgspec.DecodeError` for a body that is not a list. `lose` is called with each unreadable object;
-    without it the list fails. With `keeps`, objects of other namespaces are left out.
+    without it the list fails.
 
     Items are cut off the front in slices. The end of a slice is a guess: the text with which the first item
     begins occurs there too. The guess is right exactly if the slice decodes, because a cut inside a nested
@@ -250,15 +257,9 @@ class ListDecoder(Generic[T]):
     times. After an object that is nested too deep, the rest of the page is read without its depths.
     """
 
-    def __init__(
-        self,
-        codec: ObjectCodec[T],
-        lose: Callable[[Unreadable], None] | None = None,
-        keeps: Keeps | None = None,
-    ) -> None:
+    def __init__(self, codec: ObjectCodec[T], lose: Callable[[Unreadable], None] | None = None) -> None:
         self._codec = codec
         self._lose = lose or _refuse
-        self._keeps = keeps
         self._head = b""
         self._rest = bytearray()
         self._first_key = b""
@@ -336,7 +337,7 @@ class ListDecoder(Generic[T]):
             return None
         before[-1:] = b"]"
         try:
-            items = self._codec.decode_items(b"[" + before, self._lose, self._keeps)
+            items = self._codec.decode_items(b"[" + before, self._lose)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
@@ -357,16 +358,15 @@ class ListDecoder(Generic[T]):
         left = b"" if self._pruner is None else self._pruner.finish()
         document = _DOCUMENT.decode(self._head + self._rest + left)
         items, meta = bytes(document.items), document.metadata
-        return [] if items == b"null" else self._codec.decode_items(items, self._lose, self._keeps), meta
+        return [] if items == b"null" else self._codec.decode_items(items, self._lose), meta
 
 
 class WatchDecoder(Generic[T]):
     """Decodes the lines of a watch from the pieces in which they arrive."""
 
-    def __init__(self, codec: ObjectCodec[T], keeps: Keeps | None = None) -> None:
+    def __init__(self, codec: ObjectCodec[T]) -> None:
         self._rest = bytearray()
         self._codec = codec
-        self._keeps = keeps
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
         """Yield the events that `piece` completes; an ERROR is its Status, the last.
@@ -383,13 +383,13 @@ class WatchDecoder(Generic[T]):
             start = end + 1
             if line and not line.isspace():
                 try:
-                    event = self._codec.decode_event(line, self._keeps)
+                    event = self._codec.decode_event(line)
                 except RecursionError:
                     pruner, pruned = Pruner(), []
                     for at in range(0, len(line), STEP_BYTES):
                         pruned.append(pruner.feed(line[at : at + STEP_BYTES]))
                         yield []
-                    event = self._codec.decode_event(b"".join([*pruned, pruner.finish()]), self._keeps)
+                    event = self._codec.decode_event(b"".join([*pruned, pruner.finish()]))
                 if isinstance(event, Status):
                     if events:
                         yield events

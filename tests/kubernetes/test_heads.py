@@ -85,7 +85,7 @@ def test_lists_and_watches_leave_out_other_namespaces(documents: list[dict[str, 
         return [text[at : at + size] for at in range(0, len(text), size)]
 
     listed: list[PartialMetadata] = []
-    decoder = ListDecoder(PARTIAL_METADATA, keeps=keeps)
+    decoder = ListDecoder(PARTIAL_METADATA.keeping(keeps))
     for piece in pieces(encode({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": documents})):
         for batch in decoder.feed(piece):
             listed += batch
@@ -93,7 +93,7 @@ def test_lists_and_watches_leave_out_other_namespaces(documents: list[dict[str, 
     own = [document["metadata"]["name"] for document in documents if keeps(place(document).namespace)]
     assert [one.name for one in listed] == own
     lines = b"".join(encode({"type": "ADDED", "object": document}) + b"\n" for document in documents)
-    watch = WatchDecoder(PARTIAL_METADATA, keeps)
+    watch = WatchDecoder(PARTIAL_METADATA.keeping(keeps))
     events = []
     for said in (batch for piece in pieces(lines) for batch in watch.feed(piece)):
         assert not isinstance(said, Status)

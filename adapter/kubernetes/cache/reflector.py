@@ -292,7 +292,8 @@ class Reflector(ObjectStore[T]):
         coverage = self._coverage
         if coverage.is_whole:
             return self.source
-        return replace(self.source, keeps=coverage.keeps, shard_selector=coverage.selector)
+        codec = self.source.codec.keeping(coverage.keeps)
+        return replace(self.source, codec=codec, shard_selector=coverage.selector)
 
     async def _follow_scope(self) -> bool:
         """Remove the objects of slices that are gone, list those of new ones; False to list everything."""

@@ -100,7 +100,8 @@ class ShardedServer:
                 continue
             self.sent += 1
             await self.turns()
-            if source.namespace in {"", namespace} and (source.keeps is None or source.keeps(namespace)):
+            keeps = source.codec.keeps
+            if source.namespace in {"", namespace} and (keeps is None or keeps(namespace)):
                 deliver([PartialMetadata(name, namespace, None, str(seen))])
         if self.breaks_off:
             raise errors.KubernetesError(0, "reset", "cannot")
@@ -129,7 +130,7 @@ class ShardedServer:
                         sent = int(event.version)
                         continue
                     self.sent += 1
-                    kept = source.keeps is None or source.keeps(event.object.namespace)
+                    kept = source.codec.keeps is None or source.codec.keeps(event.object.namespace)
                     sent = int(event.version)
                     yield [event if kept else WatchEvent("BOOKMARK", None, event.version)]
                 if self.version == sent or not self.log:
