@@ -223,6 +223,7 @@ class PodCache(LabeledCache[WirePod]):
     def _notify(self) -> Iterator[None]:
         touched: dict[Selection, None] = {}
         if self.synced:
+            # taken first: what a follower changes in turn is for the next time
             touched, self._touched = self._touched, touched
         return in_steps(touched, Selection.notify, self._context.problems.defects)
 

@@ -213,14 +213,16 @@ class TargetKind:
                 self._is_decided = True
                 await self._objects.run()
             finally:
-                self._group = None
+                self._group = None  # before it waits for the reads: it takes no more of them
 
     def find(self, target: TargetSubscription) -> ObservedScale | Unfound:
         place, objects = target.place, self._objects
         is_polled = place in self._polling
+        if objects is not None and objects.error is not None and objects.error.is_refusal:
+            objects = None  # it is of no use, however old: each scale is read by itself
         # A target that is polled stays polled until the watch has listed: a gap in between would read as a
         # target that does not exist.
-        if objects is not None and not objects.refused and (objects.synced or not is_polled):
+        if objects is not None and (objects.synced or not is_polled):
             seen = objects.find(*place)
             # The codec refused this object alone. Its scale subresource is small and may still be readable.
             if seen is None or not seen.unreadable:
