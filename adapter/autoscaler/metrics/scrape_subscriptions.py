@@ -50,7 +50,6 @@ class EndpointSubscriptions:
         self._group: asyncio.TaskGroup | None = None
         self._services: dict[tuple[str, str], ServiceEndpoints] = {}
         self._own_pods: dict[tuple[str, LabelSelector], PodCache] = {}
-        self._tasks: dict[object, asyncio.Task[None]] = {}
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         metrics = autoscaler.spec.metrics or ()
@@ -72,35 +71,27 @@ class EndpointSubscriptions:
 
     def settle(self) -> None:
         """Watch what the groups need and nothing else, and find the endpoints of each group."""
+        assert self._group is not None, "used while it runs"
         groups = self._endpoints.groups
         sources = {source for source, _ in groups}
         services = {(source.namespace, source.service) for source in sources if source.service}
         for key in self._services.keys() - services:
-            self._services.pop(key).abandon()
-            self._stop(key)
+            self._services.pop(key).stop()
         for namespace, name in services - self._services.keys():
             service = ServiceEndpoints(self._context, namespace, name, self.wake.set)
             self._services[namespace, name] = service
-            self._start((namespace, name), service)
+            service.start(self._group)
         own = {_pods_of(source) for source in sources if not self._pods.covers(source.namespace)}
         for pods_key in self._own_pods.keys() - own:
-            self._own_pods.pop(pods_key).abandon()
-            self._stop(pods_key)
+            self._own_pods.pop(pods_key).stop()
         for namespace, selector in own - self._own_pods.keys():
             purpose = f"scrape of {selector}" if selector != EVERYTHING else "scrape"
             cache = PodCache(self._context, namespace, selector=selector, purpose=purpose)
             self._own_pods[namespace, selector] = cache
-            self._start((namespace, selector), cache)
+            cache.start(self._group)
         for source, access in groups:
             with self._context.problems.defects.contain("unexpected error about endpoints", source):
                 self._endpoints.put((source, access), self._find(source, access))
-
-    def _start(self, key: object, cache: ServiceEndpoints | PodCache) -> None:
-        assert self._group is not None, "used while it runs"
-        self._tasks[key] = self._group.create_task(cache.run(), name=f"endpoints {key}")
-
-    def _stop(self, key: object) -> None:
-        self._tasks.pop(key).cancel()
 
     def _find(self, source: EndpointSource, access: Access) -> FoundEndpoints:
         pods = self._own_pods.get(_pods_of(source), self._pods)

@@ -74,7 +74,6 @@ class ObjectLister:
         self._caches: dict[GroupResource, MetadataCache | PodCache] = {}
         if pods is not None:
             self._caches[PODS.group_resource] = pods
-        self._tasks: dict[GroupResource, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -107,10 +106,10 @@ class ObjectLister:
         if self._group is None:
             raise errors.NotSyncedError(f"{key} cannot be listed: the object cache is not running")
         if known is not None:
-            self._tasks[key].cancel()
+            known.stop()
         source = ListWatch(PARTIAL_METADATA, resource, fields=self._fields)
         cache = self._caches[key] = MetadataCache(source, self._context)
-        self._tasks[key] = self._group.create_task(cache.run(), name=f"reflector of {key}")
+        cache.start(self._group)
         return cache
 
     async def _synced(self, resource: APIResource) -> MetadataCache | PodCache:

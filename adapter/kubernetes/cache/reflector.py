@@ -149,6 +149,7 @@ class Reflector(ObjectStore[T]):
         self.clock: Clock = context.clock
         self._context = context
         self._periods = context.periods
+        self._task: asyncio.Task[None] | None = None
         self._failures = 0  # since the pauses last started at their shortest
         self._failed_at = 0.0
         self._on_demand = on_demand
@@ -212,8 +213,14 @@ class Reflector(ObjectStore[T]):
             what = self.source.resource.group_resource
             raise errors.NotSyncedError(f"{what}: the first list has not arrived yet{reason}") from self.error
 
-    def abandon(self) -> None:
-        """Resolve the reported problems of a kind that is no longer watched."""
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Run as a task of a group, until `stop`."""
+        self._task = group.create_task(self.run(), name=f"reflector of {self.name}")
+
+    def stop(self) -> None:
+        """End the task, and resolve the reported problems of what is no longer watched."""
+        if self._task is not None:
+            self._task.cancel()
         self._reports.close()
 
     # -- the loop --------------------------------------------------------------------------------------------

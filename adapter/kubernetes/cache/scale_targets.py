@@ -248,7 +248,7 @@ class TargetKind:
     def end(self) -> None:
         """Forget the targets: the next question about one of them looks its kind up again."""
         if self._objects is not None:
-            self._objects.abandon()
+            self._objects.stop()
         for target in self._all_targets():
             target.kind = None
 

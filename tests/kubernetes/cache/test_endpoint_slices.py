@@ -30,7 +30,7 @@ async def watching(cluster: Cluster, changed: list[int]) -> AsyncIterator[Servic
         cache = ServiceEndpoints(context, "inference", "gateway", lambda: changed.append(1))
         async with running(cache.run()):
             yield cache
-        cache.abandon()
+        cache.stop()
 
 
 def test_what_is_kept_of_a_slice() -> None:
