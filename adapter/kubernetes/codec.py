@@ -113,7 +113,7 @@ class ObjectCodec(Generic[T]):
     `list_accept` and `watch_accept` are the media types to request. `version_of` reads the resourceVersion
     from a decoded object; without it each watch event is decoded a second time for that.
     `step_bytes` is for kinds of which more than names are read: so many bytes are decoded at once.
-    `keeps` tells of which namespaces objects are decoded; without it those of all are.
+    Only objects of the namespaces that `keeps` are decoded, without it all.
     """
 
     def __init__(

@@ -143,6 +143,4 @@ class ServiceEndpoints(ObjectCache[WatchedSlice]):
     @property
     def unknown(self) -> str:
         """Why the slices are not known, "" once they are."""
-        if self.synced:
-            return ""
-        return str(self.error) if self.error is not None else "the first list has not arrived yet"
+        return "" if self.synced else str(self.error or "the first list has not arrived yet")

@@ -283,7 +283,7 @@ class Reflector(ObjectStore[T]):
         self._record_contact()
         self._coverage.join()
         if not self.synced:
-            self.synced = True  # before `listed`: those who are told of the list ask at once
+            self.synced = True  # before `listed`: what it notifies asks at once
             self._reports.synced.set(1)
             _log.info("first list received", extra=facts(resource=self.name, objects=self.count()))
         for _ in self.listed(self.source.namespace):
