@@ -211,11 +211,9 @@ class PodCache(LabeledCache[WirePod]):
 
     def listed(self, namespace: str) -> Iterator[None]:
         """End a list: what was before is unknown, and subscribers are notified of what changed."""
-        now = self.clock.monotonic()
-        for count, selection in enumerate(tuple(self._selections(namespace)), 1):
-            selection.history.restart(now)
-            if count % _STEP == 0:
-                yield
+        now, defects = self.clock.monotonic(), self._context.problems.defects
+        known = tuple(self._selections(namespace))
+        yield from in_steps(known, lambda selection: selection.history.restart(now), defects, _STEP)
         if self.synced and not self._announced:
             self._announced, self._touched = True, dict.fromkeys(self._selections(""))
         yield from self._notify()
