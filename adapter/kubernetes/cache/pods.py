@@ -194,15 +194,14 @@ class PodCache(LabeledCache[WirePod]):
         if after is None:
             after = space.matching(new.labels) if new is not None else []
             space.generation += 1
-        ready: dict[Selection, int] = {}
-        if old is not None:
-            ready = dict.fromkeys(before, -old.running_and_ready)
-        if new is not None:
-            for selection in after:
-                ready[selection] = ready.get(selection, 0) + new.running_and_ready
+        was_ready = old is not None and old.running_and_ready
+        is_ready = new is not None and new.running_and_ready
+        ready = dict.fromkeys(before, -was_ready)
+        for selection in after:
+            ready[selection] = ready.get(selection, 0) + is_ready
         for selection, change in ready.items():
             selection.touch(change, now)
-        self._touched.update(dict.fromkeys(ready))
+            self._touched[selection] = None
 
     def end_batch(self) -> None:
         """Notify the subscribers of what changed, once the first list is in."""
