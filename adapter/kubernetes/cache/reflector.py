@@ -154,9 +154,9 @@ class Reflector(ObjectStore[T]):
         self._failed_at = 0.0
         self._on_demand = on_demand
         self._remedy = remedy
-        self._watchable = "watch" in source.resource.verbs
-        self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
-        self._watch_from = 0.0 if self._watchable else math.inf
+        watchable = "watch" in source.resource.verbs
+        self._mode: Literal["watch", "list"] = "watch" if watchable else "list"
+        self._watch_from = 0.0 if watchable else math.inf
         """When the kind may be watched."""
         self._denied: float | None = None
         """Since when the watch is refused."""
@@ -226,7 +226,7 @@ class Reflector(ObjectStore[T]):
     # -- the loop --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        if not self._watchable:
+        if self._mode == "list":
             _log.info("this kind cannot be watched; it is listed instead", extra=facts(resource=self.name))
         async with self._coverage.applied():
             await self._run()
