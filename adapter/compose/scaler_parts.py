@@ -61,7 +61,6 @@ class ScalerCaches:
         runtime.relister.subscribe(self._scrapes.rules_changed.set)
         runtime.relister.subscribe(self._endpoints.wake.set)
         runtime.scraped.subscribe(self.changes.note_scraped)
-        runtime.scraped.follow_readiness(self.pods.became_ready)
 
     def tasks(self, runtime: Runtime) -> dict[str, Coroutine[Any, Any, None]]:
         """Return what to run for them, by name."""

@@ -155,6 +155,10 @@ def last_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
     return {sample.labels.get(label, ""): sample for sample in samples}
 
 
+TOO_LARGE = "beyond 9.2e15, the limit of a quantity"
+"""What a value is that has no thousandths in 64 bits."""
+
+
 class Dropped(str):
     """Why a sample has no value; the label of a self-metric."""
 

@@ -10,20 +10,18 @@ overdue; after that time it is absent.
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from adapter.config.rules_config import Access, OnNaN
+from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model import steps
 from adapter.model.clock import Clock
-from adapter.model.coherence import unserved_pods
 from adapter.model.metrics import CustomMetricInfo
 from adapter.model.timestamps import SECOND
 from adapter.rules.compile import UsageEntry
 from adapter.rules.matchers import Matcher
-from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry, Registry
 from adapter.rules.resource import PODS
 from adapter.scrape.bodies import BodyBuffer
@@ -102,7 +100,6 @@ class ScrapedValues:
         self._generation = -1
         self._metrics: dict[Hashable, dict[ScrapedMetric, ScrapeQuery | None]] = {}  # owner -> its metrics
         self._listeners: list[Callable[[Hashable], None]] = []
-        self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
     async def run(self) -> None:
         await self._schedule.run()
@@ -110,10 +107,6 @@ class ScrapedValues:
     def subscribe(self, scraped: Callable[[Hashable], None]) -> None:
         """Call `scraped` after every scrape of a pod, good or bad, with each owner. Quick, does not raise."""
         self._listeners.append(scraped)
-
-    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None:
-        """Ask `became_ready` when pods of a namespace became ready lately, by name, in monotonic seconds."""
-        self._became_ready = became_ready
 
     def entry_of(self, metric: ScrapedMetric) -> CustomEntry | UsageEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
@@ -210,33 +203,6 @@ class ScrapedValues:
             if not is_seen:
                 unseen.add(name)
         return ScrapedAnswer(values, absent, unseen, offset, slowed=slowed, fault=fault)
-
-    def read_cut(
-        self, entry: ScrapedEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
-    ) -> ScrapedAnswer:
-        """Return what `read` does, without the values of pods that are not of one cut with the others."""
-        listed = tuple(names)
-        answer = self.read(entry, namespace, listed, selector)
-        became_ready = self._became_ready(namespace)
-        if not answer.values or became_ready.keys().isdisjoint(listed):
-            return answer
-        sampled = {name: value.time - answer.offset for name, value in answer.values.items()}
-        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
-        values: dict[str, int] = {}
-        try:
-            for name, value in answer.values.items():
-                if not isinstance(milli := milli_of(value.value, nan_is_zero=nan_is_zero), Dropped):
-                    values[name] = milli
-        except OverflowError:
-            return answer  # the request fails with it
-        left_out = set(unserved_pods(values, {name: sampled[name] for name in values}, became_ready))
-        # Prometheus may know a new pod before its first scrape here.
-        oldest = min(sampled.values())
-        left_out.update(
-            name for name in listed if name not in sampled and became_ready.get(name, oldest) > oldest
-        )
-        served = {name: value for name, value in answer.values.items() if name not in left_out}
-        return answer._replace(values=served, left_out=left_out)
 
     def reason_of(self, entry: ScrapedEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""

@@ -279,16 +279,15 @@ class ScrapedAnswer(NamedTuple):
     `absent` are the scraped pods without a value now: only a sample later than the given time (epoch seconds)
     says more about them than the scrapes do. Of these, `unseen` are the pods whose last scrape failed, is
     late or is not processed yet. Pods in neither mapping are not scraped. `offset` is what was added to
-    monotonic times. The values of the pods `left_out` are not of one cut with the others (`model.coherence`).
-    The pods `slowed` are scraped less often than others, and their windows are longer. `fault` is why the
-    scrape of one of the pods fails, with its name and address, "" if none does but of pods that start.
+    monotonic times. The pods `slowed` are scraped less often than others, and their windows are longer.
+    `fault` is why the scrape of one of the pods fails, with its name and address, "" if none does but of pods
+    that start.
     """
 
     values: Mapping[str, ScrapedValue]
     absent: Mapping[str, float]
     unseen: Collection[str] = frozenset()
     offset: float = 0.0
-    left_out: Collection[str] = frozenset()
     slowed: Collection[str] = frozenset()
     fault: str = ""
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -50,8 +50,6 @@ class Scraped:
     def entry_of(self, metric: object) -> None: ...
 
     def subscribe(self, finished: Callable[[str], None]) -> None: ...
-
-    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None: ...
 
 
 def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:

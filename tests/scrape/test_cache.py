@@ -187,7 +187,7 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
     """An HPA would add its value to an older one of the pod that it has relieved."""
     async with scraping(names=("a", "b")) as here:
         times = {} if became_ready is None else {"b": here.clock.monotonic() + became_ready}
-        here.scraped.follow_readiness(lambda namespace: times if namespace == "shop" else {})
+        here.scaler.became_ready = lambda namespace: times if namespace == "shop" else {}
         here.reader.bodies |= {"10.0.0.1": "depth 40", "10.0.0.2": f"depth {value}"}
         here.scraped.want("x", "shop", ["depth"], [A])
         await here.scrape()

@@ -84,7 +84,7 @@ class ScrapeScript:
         self.is_service = is_service
         self.ready: dict[str, float] = {}
         self.pods = dict(PODS)
-        here.scraped.follow_readiness(lambda _: self.ready)
+        here.scaler.became_ready = lambda _: self.ready
 
     async def happen(self, text: str) -> None:
         here = self.here

@@ -24,9 +24,10 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider
+from adapter.provider.reader import Labels as SeriesLabels
+from adapter.provider.reader import Values
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.scrape.bodies import BodyBuffer
@@ -38,7 +39,7 @@ from adapter.server.api import paths, query_string
 from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.support.clock import FakeClock
+from tests.support.clock import WALL, FakeClock
 from tests.support.waiting import running
 
 FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
@@ -224,6 +225,24 @@ def scraped_pod(
     return WatchedPod(name, ip=ip, ready=ready, spec=spec, **facts)
 
 
+def object_values(
+    milli: Mapping[str, int], sampled: Mapping[str, float], *bounds: float | None, **more: Any
+) -> Values[str]:
+    """Return values of objects as the scaler reads them; `bounds` are the lookback and the greatest age."""
+    lookback, oldest = bounds or (0.0, None)
+    items = [(name, value, WALL) for name, value in milli.items()]
+    return Values(items, sampled=sampled, lookback=lookback, oldest=oldest, **more)
+
+
+def series_values(
+    milli: Sequence[int], time: float | None, *bounds: float | None, **more: Any
+) -> Values[SeriesLabels]:
+    """Return values of an external metric as the scaler reads them; otherwise as `object_values`."""
+    lookback, oldest = bounds or (0.0, None)
+    sampled = {} if time is None else {"": time}
+    return Values([({}, value, WALL) for value in milli], -math.inf, sampled, lookback, oldest, **more)
+
+
 class RulesWorld:
     """Everything a question passes through, and the fakes at its ends; see `world`."""
 
@@ -277,7 +296,7 @@ class RulesWorld:
             scraped=self.scraped,
             endpoints=self.endpoints,
         )
-        self.scaler = ScalerProvider(self.provider.resolver, self.provider.sampler, clock, met)
+        self.scaler = self.provider.reader
         self.resource_provider = ResourceProvider(
             known, self.running, self.nodes, self.cache, relister, clock, monitoring, met, freshness=FRESHNESS
         )

@@ -5,9 +5,9 @@ rules may come and go.
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.metrics.endpoint_source import ScrapedExternalSource
@@ -42,8 +42,8 @@ from adapter.model.metrics import (
 from adapter.model.quantity import from_milli
 from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, span_of
+from adapter.provider.reader import PARTIAL, ValueReader, Values
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.rules import matchers
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
@@ -69,7 +69,7 @@ samples."""
 
 @dataclass(slots=True, eq=False)
 class SourceFactory:
-    provider: ScalerProvider
+    reader: ValueReader
     usages: ResourceProvider
     api: MetricsAPI
     catalogue: Callable[[], Catalogue]
@@ -133,9 +133,9 @@ class SourceFactory:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
         async def poll(ttl: float) -> PollResult:
-            samples = await self.provider.sample_objects(question, subscriber.names(), ttl)
-            if samples is not None:
-                return _of_samples(samples)
+            values = await self.reader.sample_objects(question, subscriber.names(), ttl)
+            if values is not None:
+                return _of_values(values, {name: milli for name, milli, _ in values.items})
             asking = self.api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom, metric)
 
@@ -158,9 +158,9 @@ class SourceFactory:
             name = namespace if is_namespace else described.name
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
-            samples = await self.provider.sample_objects(question, (name,), ttl)
-            if samples is not None:
-                return _of_samples(samples)
+            values = await self.reader.sample_objects(question, (name,), ttl)
+            if values is not None:
+                return _of_values(values, {name: milli for name, milli, _ in values.items})
             asking = self.api.described(resource, namespace, name, metric, str(narrowed))
             return await self._ask_api(asking, _of_one, metric)
 
@@ -185,13 +185,11 @@ class SourceFactory:
         namespace = subscriber.namespace
 
         async def poll(ttl: float) -> PollResult:
-            samples = await self.provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
-            if samples is None:
-                asking = self.api.external(namespace, metric, str(narrowed))
-                return await self._ask_api(asking, _of_external, metric)
-            times = {} if samples.time is None else {"": span_of(samples.time)}
-            bounds = _span(samples.lookback), _span(samples.oldest)
-            return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
+            values = await self.reader.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+            if values is not None:
+                return _of_values(values, {}, tuple(milli for _, milli, _ in values.items))
+            asking = self.api.external(namespace, metric, str(narrowed))
+            return await self._ask_api(asking, _of_external, metric)
 
         key = ("external", namespace, metric, narrowed)
         feed = self._feed(subscriber, FeedSource(key, key, poll))
@@ -225,7 +223,7 @@ class SourceFactory:
             return PollResult(answer_of(await asking), self.api_period)
         except KubernetesError as error:
             is_unserved = metric and error.status in _UNSERVED_STATUS
-            hint = f"; {self.provider.problems.silence() or _UNSERVED.format(metric)}" if is_unserved else ""
+            hint = f"; {self.reader.problems.silence() or _UNSERVED.format(metric)}" if is_unserved else ""
             return PollResult(None, self.api_period, f"{error}{hint}")
 
 
@@ -236,11 +234,11 @@ def _span(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def _of_samples(samples: ObjectSamples) -> PollResult:
-    times = {name: span_of(time) for name, time in samples.times.items()}
-    bounds = _span(samples.lookback), _span(samples.oldest)
-    answer = SourceAnswer(samples.values, times, (), *bounds, overdue=samples.overdue)
-    return PollResult(answer, merges=samples.merges, crosses=samples.crosses)
+def _of_values(values: Values[Any], by_object: Mapping[str, int], series: tuple[int, ...] = ()) -> PollResult:
+    times = {name: span_of(time) for name, time in values.sampled.items()}
+    bounds = _span(values.lookback), _span(values.oldest)
+    answer = SourceAnswer(by_object, times, series, *bounds, overdue=values.overdue)
+    return PollResult(answer, merges=values.merges, crosses=values.crosses)
 
 
 def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:

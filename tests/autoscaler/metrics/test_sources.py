@@ -31,14 +31,21 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, span_of
-from adapter.provider import scaler_provider
-from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
+from adapter.provider import reader
+from adapter.provider.reader import Labels, Values
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
-from tests.support.world import FRESHNESS, RulesWorld, scraped_pod, world
+from tests.support.world import (
+    FRESHNESS,
+    RulesWorld,
+    object_values,
+    scraped_pod,
+    series_values,
+    world,
+)
 
 RULES = """
 rules:
@@ -72,20 +79,20 @@ class Provided:
     def __init__(self) -> None:
         clock = FakeClock()
         self.problems = SourceProblems(clock, ProblemLog(Monitoring(), clock))
-        self.objects: ObjectSamples | Exception | None = ObjectSamples({}, {}, 0.0, None)
-        self.series: SeriesSamples | None = SeriesSamples((), None, 0.0, None)
+        self.objects: Values[str] | Exception | None = object_values({}, {}, 0.0, None)
+        self.series: Values[Labels] | None = series_values((), None, 0.0, None)
         self.usages: ResourceAnswer | None = None
         self.asked: list[Any] = []
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> ObjectSamples | None:
+    ) -> Values[str] | None:
         self.asked.append(question)
         if isinstance(self.objects, Exception):
             raise self.objects
         return self.objects
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples | None:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[Labels] | None:
         self.asked.append(question.metric)
         return self.series
 
@@ -203,8 +210,8 @@ async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> 
         yield SourceBench(here, feeds, scrapes=scrapes)
 
 
-def samples(ago: float = 0.0, **values: int) -> ObjectSamples:
-    return ObjectSamples(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
+def samples(ago: float = 0.0, **values: int) -> Values[str]:
+    return object_values(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
 
 
 # --- scraped pods ------------------------------------------------------------------------------------------
@@ -239,7 +246,7 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
 async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_yet() -> None:
     async with bench() as here:
         await here.scrape({A.ip: "load 1"}, [A, scraped_pod(B.name, B.ip, ports={"http": 80})])
-        here.provided.objects = ObjectSamples({"b": 7000}, {}, 0.0, None)
+        here.provided.objects = object_values({"b": 7000}, {}, 0.0, None)
         source = here.open(pods_metric(name="load"))
 
         fault = "b: no port is named metrics, only http"
@@ -415,7 +422,7 @@ async def test_scrapes_and_samples_of_prometheus_are_of_one_cut() -> None:
 async def test_values_of_prometheus_are_of_one_cut_if_their_times_are_known() -> None:
     async with bench(scrapes=False) as here:
         times = {"a": WALL - 20, "b": WALL - 12}
-        here.provided.objects = ObjectSamples({"a": 1000, "b": 2000, "c": 3000}, times, 0.0, 300.0)
+        here.provided.objects = object_values({"a": 1000, "b": 2000, "c": 3000}, times, 0.0, 300.0)
         source = here.open(pods_metric(name="load"))
         for ago, left_out in ((25, {}), (15, {"b": 2000}), (5, {"b": 2000})):
             here.became_ready = {"b": here.clock.monotonic() - ago}
@@ -530,7 +537,7 @@ async def test_kinds(version: str, kind: str, asked: tuple[str | None, ...] | st
 
 async def test_an_external_metric_of_ours() -> None:
     async with bench() as here:
-        here.provided.series = SeriesSamples((1000, 2000), WALL, 0.0, 300.0)
+        here.provided.series = series_values((1000, 2000), WALL, 0.0, 300.0)
         source = here.open(external_metric(value="10"))
 
         assert here.read(source).message == "unable to fetch metrics from external metrics API: no answer yet"
@@ -618,7 +625,7 @@ def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) 
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        (used("a", times=None, partial=True), ({"a": 300}, scaler_provider.PARTIAL)),
+        (used("a", times=None, partial=True), ({"a": 300}, reader.PARTIAL)),
         (used("a", times={}), ({"a": 300}, UNKNOWN_AGE)),
         (used("a", "b", times={"a": 301.0, "b": 400.0}), "Stale"),
         (ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True), "NotAnswered: unable to fetch metrics"),
