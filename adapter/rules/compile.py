@@ -21,6 +21,7 @@ from adapter.config.rules_config import (
     fault_at,
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
+from adapter.model import quantity
 from adapter.model.resources import APIResource, Catalogue
 from adapter.rules import lookback, matchers, naming, parsing
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
@@ -57,7 +58,10 @@ class Rule(QueryRule):
 
     def milli(self, value: float) -> int | Dropped:
         """Return thousandths of a sample's value as `milli_of`, by the rule's `onNaN`."""
-        return milli_of(value, nan_is_zero=self.config.on_nan is OnNaN.ZERO)
+        try:
+            return quantity.milli_from_float(value)  # most values are numbers, and there are many
+        except OverflowError:
+            return milli_of(value, nan_is_zero=self.config.on_nan is OnNaN.ZERO)
 
 
 @dataclass(frozen=True, slots=True)

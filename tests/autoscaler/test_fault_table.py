@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -23,7 +24,6 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.registry import Controller
-from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.metrics import (
     ContainerUsage,
@@ -39,6 +39,7 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import reader
 from adapter.provider.reader import Labels, Values
+from adapter.rules.query import milli_of
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
 from tests.autoscaler.metrics.test_sources import CONTAINER
@@ -272,7 +273,7 @@ class FaultyWorkload(Bench):
         self.rivals.names = None if self.fault == "other autoscaler unknown" else ()
 
 
-ENTRY = SimpleNamespace(rule=SimpleNamespace(config=SimpleNamespace(on_nan=OnNaN.DROP)))
+ENTRY = SimpleNamespace(rule=SimpleNamespace(milli=partial(milli_of, nan_is_zero=False)))
 ACCESS = SimpleNamespace(access=SimpleNamespace(port="metrics"))
 RULE = SimpleNamespace(path="resourceRules.cpu.scrape", config=SimpleNamespace(scrape=ACCESS))
 OWN = SimpleNamespace(container="", rule=RULE)

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.metrics.endpoint_source import ScrapedExternalSource
 from adapter.autoscaler.metrics.feed import QUERIES, Feed, FeedSource, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.scraped import ScrapedExternalSource, ScrapedPodsSource
 from adapter.autoscaler.metrics.sources import (
     InvalidMetric,
-    PodsSource,
+    MetricSource,
     PolledSource,
-    ScrapedPodsSource,
     Subscriber,
     object_reading,
     pods_reading,
@@ -49,9 +48,6 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.problems import UNFETCHED
-
-MetricSource = PolledSource | OwnUsageSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
-"""One metric of one autoscaler."""
 
 _T = TypeVar("_T")
 
@@ -100,15 +96,13 @@ class SourceFactory:
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
-    def _open_resource(
-        self, subscriber: Subscriber, resource: str, container: str = ""
-    ) -> PolledSource | OwnUsageSource:
+    def _open_resource(self, subscriber: Subscriber, resource: str, container: str = "") -> MetricSource:
         reading = functools.partial(resource_reading, resource, container)
         feed = self._resource_feed(subscriber)
         slow = PolledSource(feed, self.poller, subscriber.key, "resource", reading)
         if self.scraped is None or resource != OwnUsage.CPU.value:
             return slow
-        return OwnUsageSource(slow, self.scraped, subscriber, container)
+        return OwnUsageSource(slow, self.scraped, container)
 
     def _feed(self, subscriber: Subscriber, source: FeedSource) -> Feed:
         """Return the feed of a source, which other autoscalers may use already."""
@@ -121,15 +115,13 @@ class SourceFactory:
         parts = matchers.from_selector(narrowed)
         return ScrapedPodsSource(metric, subscriber, open_feed, self.scraped, parts)
 
-    def _open_external(
-        self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
-    ) -> PolledSource | ScrapedExternalSource:
+    def _open_external(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         open_feed = functools.partial(self._poll_external, metric, narrowed, subscriber)
         if self.endpoints is None:
             return open_feed()
         return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
 
-    def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PodsSource:
+    def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
         async def poll(ttl: float) -> PollResult:
@@ -141,7 +133,7 @@ class SourceFactory:
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
         feed = self._feed(subscriber, FeedSource(key, ("pods", metric, narrowed), poll))
-        return PodsSource(feed, self.poller, subscriber.key, "custom", pods_reading)
+        return PolledSource(feed, self.poller, subscriber.key, "custom", pods_reading)
 
     def _poll_object(
         self,

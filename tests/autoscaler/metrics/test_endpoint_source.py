@@ -8,8 +8,9 @@ import pytest
 
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
+from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.sources import MetricSource
 from adapter.errors import ScrapeError
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND

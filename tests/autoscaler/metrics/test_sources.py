@@ -9,10 +9,10 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
+from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL, Feed
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.metrics_api import TimedCustomValue, TimedExternalValue
@@ -253,7 +253,7 @@ async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_y
         assert (await here.answered(source)).overdue == (
             f"the age of its samples is not known; not scraped: {fault}"
         )
-        assert source.scrape_fault == fault  # type: ignore[union-attr]
+        assert source.fault == fault
 
 
 async def test_why_no_pod_has_a_value() -> None:
@@ -272,7 +272,7 @@ async def test_why_no_pod_has_a_value() -> None:
         starting = [scraped_pod(pod.name, pod.ip, ready="False") for pod in (A, B, C)]
         await here.scrape({}, starting)
         assert here.read(source).message == f"{text}; a is not scraped now: 10.0.0.1:8080: cannot connect"
-        assert source.scrape_fault == ""  # type: ignore[union-attr]
+        assert source.fault == ""
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["failed", "late"])
@@ -481,6 +481,7 @@ async def test_an_object_of_ours() -> None:
         assert source.sampled == STAMPED - SECOND
         here.feed.interval.see({"main": 0}, 0)
         here.feed.interval.see({"main": 10**30}, 10**30)
+        here.read(source)
         assert source.span is not None
 
 
