@@ -30,7 +30,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.relist import Relister
-from adapter.provider.resource import DescribedObjects, ResourceProvider
+from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules.resource import NODES, PODS
 from adapter.scrape.cache import ScrapedValues
@@ -195,7 +195,9 @@ def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvid
     )
 
 
-def open_usages(runtime: Runtime, running: DescribedObjects, objects: DescribedObjects) -> ResourceProvider:
+def open_usages(
+    runtime: Runtime, running: ObjectLister | RunningPods, objects: ObjectLister | RunningPods
+) -> ResourceProvider:
     """Build the provider of cpu and memory, for the pods of `running` and the nodes of `objects`."""
     return ResourceProvider(
         runtime.resources,

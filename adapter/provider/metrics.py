@@ -5,25 +5,23 @@ prometheus-adapter's, word for word. An object without a value is absent from th
 """
 
 import asyncio
-import functools
-import itertools
-from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol
 
 from adapter.errors import NotFoundError
+from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import metrics
 from adapter.model.clock import Clock
 from adapter.prometheus.answers import Freshness
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.reader import STEP, ValueReader
 from adapter.provider.relist import Relister
-from adapter.provider.resolver import ObjectNames, Resolver, Resources
+from adapter.provider.resolver import Resolver
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
-
-_ItemT = TypeVar("_ItemT")
 
 
 class OwnMetric(Protocol):
@@ -41,8 +39,8 @@ class RulesMetricsProvider:
 
     def __init__(
         self,
-        resources: Resources,
-        objects: ObjectNames,
+        resources: CatalogueSource,
+        objects: ObjectLister,
         cache: QueryCache,
         relister: Relister,
         clock: Clock,
@@ -97,13 +95,14 @@ class RulesMetricsProvider:
         kind, place, metric = entry.resource.kind, question.namespace or "", question.metric
         # upstream writes "/v1" for core kinds
         api_version = f"{entry.resource.group}/{entry.resource.version}"
-
-        def build(name: str, milli: int, time: float) -> metrics.MetricValue:
+        items = []
+        for number, (name, milli, time) in enumerate(values.items, 1):
             described = metrics.ObjectReference(kind, place, name, api_version)
-            return metrics.MetricValue(described, metric, milli, time)
-
-        items = await _in_steps(itertools.starmap(build, values.items))
-        return metrics.CustomAnswer(items, values.fresh_until, str(entry.resource.group_resource))
+            items.append(metrics.MetricValue(described, metric, milli, time))
+            if number % STEP == 0:
+                await asyncio.sleep(0)
+        resource = str(entry.resource.group_resource)
+        return metrics.CustomAnswer(tuple(items), values.fresh_until, resource)
 
     async def external(self, question: metrics.ExternalQuestion) -> metrics.ExternalAnswer:
         """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers."""
@@ -112,16 +111,9 @@ class RulesMetricsProvider:
             return await own.external(question)
         entry = await self._resolver.external(question)
         values = await self.reader.read_series(entry, question)
-        build = functools.partial(metrics.ExternalValue, question.metric)
-        items = await _in_steps(itertools.starmap(build, values.items))
-        return metrics.ExternalAnswer(items, values.fresh_until)
-
-
-async def _in_steps(items: Iterable[_ItemT]) -> tuple[_ItemT, ...]:
-    """Collect the items of an answer; other work runs in between."""
-    items, listed = iter(items), []
-    while step := list(itertools.islice(items, STEP)):
-        listed += step
-        if len(step) == STEP:
-            await asyncio.sleep(0)
-    return tuple(listed)
+        items = []
+        for number, (labels, milli, time) in enumerate(values.items, 1):
+            items.append(metrics.ExternalValue(question.metric, labels, milli, time))
+            if number % STEP == 0:
+                await asyncio.sleep(0)
+        return metrics.ExternalAnswer(tuple(items), values.fresh_until)

@@ -325,11 +325,9 @@ class ValueReader:
         ages = None
         if timed or oldest is not None or any(time > -math.inf for time in later.values()):
             ages = replace(query, rule=rule.age)
-
-        def ask(asked: MetricQuery, freshness: Freshness) -> Awaitable[ObjectAnswer]:
-            count = entry.series_count
-            return self.cache.ask_objects(asked, objects, freshness, count, takes_partial=timed)
-
+        ask = functools.partial(
+            self.cache.ask_objects, objects=objects, expected=entry.series_count, takes_partial=timed
+        )
         answer, age_answer = await self._ask(rule, ask, query, ages, freshness, timed=timed)
         if age_answer is None:
             return answer, {}
@@ -348,7 +346,7 @@ class ValueReader:
     async def _ask(
         self,
         rule: Rule,
-        ask: Callable[[_QueryT, Freshness], Awaitable[_AnswerT]],
+        ask: Callable[..., Awaitable[_AnswerT]],
         query: _QueryT,
         ages: _QueryT | None,
         freshness: Freshness,
@@ -360,13 +358,13 @@ class ValueReader:
         Raises PrometheusError, and InternalError where the autoscaler has no answer.
         """
         if ages is None:
-            answer = await ask(query, freshness)
+            answer = await ask(query, freshness=freshness)
             self.problems.answered(rule.path, answer.asked, answer.failure)
             return answer, None
-        answer, times = await _both(ask(query, freshness), ask(ages, freshness))
+        answer, times = await _both(ask(query, freshness=freshness), ask(ages, freshness=freshness))
         if freshness.repeats and abs(answer.asked - times.asked) > SHARED:
             freshness = freshness._replace(ttl=SHARED)
-            answer, times = await _both(ask(query, freshness), ask(ages, freshness))
+            answer, times = await _both(ask(query, freshness=freshness), ask(ages, freshness=freshness))
         # Times of a later query say nothing about the samples of an answer that stands in for a failure.
         if not timed and answer.failure is not None and times.asked - answer.asked > freshness.ttl:
             raise answer.failure

@@ -7,42 +7,23 @@ to its owner.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from adapter.errors import InternalError, KubernetesError, NotFoundError, NotSyncedError
-from adapter.model.label_selectors import LabelSelector
+from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.resources import APIResource
 from adapter.provider.relist import Relister
 from adapter.rules.compile import Rule
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.telemetry.problems import UNFETCHED, UNLISTED, SourceProblems
 
 
-class ObjectNames(Protocol):
-    """The names of the objects that match a selector, from the object cache."""
-
-    async def names(
-        self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[str, ...]:
-        """Return names in the order the API server lists them; NotSyncedError, KubernetesError."""
-
-
-class Resources(Protocol):
-    """The kinds of the cluster, as the API server's discovery lists them."""
-
-    def current(self) -> Catalogue:
-        """Return the catalogue as last read; NotSyncedError before the first read."""
-
-    async def refresh(self) -> Catalogue:
-        """Read the catalogue again unless that was done lately; return what is known then."""
-
-
 class Resolver:
     """Finds the rules and objects of questions. Errors are prometheus-adapter's, word for word."""
 
     def __init__(
-        self, resources: Resources, objects: ObjectNames, relister: Relister, problems: SourceProblems
+        self, resources: CatalogueSource, objects: ObjectLister, relister: Relister, problems: SourceProblems
     ) -> None:
         self._resources = resources
         self._objects = objects

@@ -7,20 +7,18 @@ without a whole usage is left out of the answer; absent is never zero.
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from adapter import errors
-from adapter.kubernetes.cache.lister import LabeledObject
+from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import field_selectors
 from adapter.model.clock import Clock
 from adapter.model.field_selectors import FieldSelector
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
-from adapter.model.resources import APIResource
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
-from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
 from adapter.rules.query_plan import Objects
 from adapter.rules.resource import KINDS, PODS, ResourceQuery, ResourceRules, UsageSamples
@@ -46,29 +44,14 @@ class _Terms(NamedTuple):
     sampled: bool
 
 
-class DescribedObjects(Protocol):
-    """The objects of the cluster with their labels, from the object cache; errors as `ObjectLister.names`."""
-
-    async def select(
-        self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[LabeledObject, ...]:
-        """Return the objects that match, by namespace, then name."""
-
-    async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
-        """Return one object, None where it does not exist."""
-
-    def count(self, resource: APIResource) -> int:
-        """Return how many objects of a kind are known."""
-
-
 class ResourceProvider:
     """Answers questions about the cpu and memory of pods and nodes."""
 
     def __init__(
         self,
-        resources: Resources,
-        running: DescribedObjects,
-        objects: DescribedObjects,
+        resources: CatalogueSource,
+        running: ObjectLister | RunningPods,
+        objects: ObjectLister | RunningPods,
         cache: QueryCache,
         relister: Relister,
         clock: Clock,

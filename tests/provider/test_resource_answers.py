@@ -13,7 +13,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -218,16 +218,14 @@ class UsageComparison(RandomComparison):
         rules = compile_text(write_rules(case))
         assert rules.resource is not None
         faults = ProblemLog(self.monitoring, self.clock)
-        relister = Relister(
-            FakeLister({}), self.clock, self.monitoring, faults, interval=600.0, max_age=600.0
-        )
+        lister: Any = FakeLister({})
+        ends: tuple[Any, Any, Any] = FakeResources(), FakeObjects(RUNNING), FakeObjects(NODES)
+        relister = Relister(lister, self.clock, self.monitoring, faults, interval=600.0, max_age=600.0)
         await relister.adopt(rules)
         wanted = {path: await self.ask_separately(rules.resource.pair, path) for path in case.asked}
         async with QueryCache(self.client, self.clock, self.monitoring) as cache:
             provider = ResourceProvider(
-                FakeResources(),
-                FakeObjects(RUNNING),
-                FakeObjects(NODES),
+                *ends,
                 cache,
                 relister,
                 self.clock,

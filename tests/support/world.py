@@ -125,7 +125,7 @@ class FakeNames:
 
 
 class FakeObjects:
-    """Objects with their labels, or an error; meets `adapter.provider.resource.DescribedObjects`."""
+    """Objects with their labels, or an error; as `adapter.kubernetes.cache.lister.ObjectLister` has them."""
 
     def __init__(self, objects: Sequence[LabeledObject] | Exception = ()) -> None:
         self.objects_or_error = objects
@@ -263,13 +263,14 @@ class RulesWorld:
         self.lister = lister or FakeLister(lists or {})
         self.names = FakeNames(names)
         self.running, self.nodes = FakeObjects(running), FakeObjects(nodes)
+        fakes: dict[str, Any] = vars(self)
         self.clock: FakeClock = clock or FakeClock()
         clock = self.clock
         self.monitoring = monitoring = Monitoring()
         self.faults = ProblemLog(monitoring, clock)
         self.cache = QueryCache(self.querier, clock, monitoring)
         self.relister = relister = Relister(
-            self.lister, clock, monitoring, self.faults, interval=interval, max_age=600.0
+            fakes["lister"], clock, monitoring, self.faults, interval=interval, max_age=600.0
         )
         self.problems = met = SourceProblems(clock, self.faults)
         self.reader = FakeReader()
@@ -283,10 +284,10 @@ class RulesWorld:
             random=lambda: 0.0,
         )
         self.endpoints = ScrapedEndpoints(self.scraped, lambda: relister.registry, clock, monitoring, met)
-        known = resources or FakeResources()
+        known: Any = resources or FakeResources()
         self.provider = RulesMetricsProvider(
             known,
-            self.names,
+            fakes["names"],
             self.cache,
             relister,
             clock,
@@ -298,7 +299,15 @@ class RulesWorld:
         )
         self.scaler = self.provider.reader
         self.resource_provider = ResourceProvider(
-            known, self.running, self.nodes, self.cache, relister, clock, monitoring, met, freshness=FRESHNESS
+            known,
+            fakes["running"],
+            fakes["nodes"],
+            self.cache,
+            relister,
+            clock,
+            monitoring,
+            met,
+            freshness=FRESHNESS,
         )
 
     async def scrape(self) -> None:

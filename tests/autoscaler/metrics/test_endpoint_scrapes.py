@@ -97,7 +97,8 @@ async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncI
     async with reflecting(cluster.url) as reflected:
         clock, monitoring, problems = reflected.clock, reflected.monitoring, reflected.problems
         context, met = replace(reflected, scope=scope), SourceProblems(clock, problems)
-        relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
+        lister: Any = FakeLister({})
+        relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
         await relister.adopt(compile_text(RULES))
         registry = lambda: relister.registry  # noqa: E731 - shared by both
         networks = pod_networks.parse_networks(["127.0.0.0/8"])
