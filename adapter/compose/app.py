@@ -173,7 +173,7 @@ async def run_scaler(
         provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 
         def build_usages(pods: PodCache) -> ResourceProvider:
-            return providers.open_usages(runtime, RunningPods(pods), RunningPods(pods))
+            return ResourceProvider(provider.reader, RunningPods(pods), RunningPods(pods))
 
         scaler = _open_scaler(options, runtime, provider, build_usages)
         rules = providers.open_rules(options, runtime, files, parsed)

@@ -29,7 +29,9 @@ from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.metrics import RulesMetricsProvider
+from adapter.provider.reader import ValueReader
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resolver
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules.resource import NODES, PODS
@@ -175,41 +177,25 @@ def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     objects = ObjectLister(runtime.watching, pods=pods)
     provider = open_provider(runtime, objects)
     if pods is not None:
-        return Providers(objects, objects, provider, open_usages(runtime, RunningPods(pods), objects))
+        usages = ResourceProvider(provider.reader, RunningPods(pods), objects)
+        return Providers(objects, objects, provider, usages)
     running = ObjectLister(runtime.watching, fields="status.phase=Running")
-    return Providers(objects, running, provider, open_usages(runtime, running, objects))
+    return Providers(objects, running, provider, ResourceProvider(provider.reader, running, objects))
 
 
 def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvider:
-    return RulesMetricsProvider(
-        runtime.resources,
-        objects,
+    problems = runtime.source_problems
+    reader = ValueReader(
+        Resolver(runtime.resources, objects, runtime.relister, problems),
         runtime.cache,
-        runtime.relister,
         runtime.clock,
         runtime.monitoring,
-        runtime.source_problems,
-        freshness=runtime.freshness,
-        scraped=runtime.scraped,
-        endpoints=runtime.endpoints,
+        problems,
+        runtime.freshness,
+        runtime.scraped,
+        runtime.endpoints,
     )
-
-
-def open_usages(
-    runtime: Runtime, running: ObjectLister | RunningPods, objects: ObjectLister | RunningPods
-) -> ResourceProvider:
-    """Build the provider of cpu and memory, for the pods of `running` and the nodes of `objects`."""
-    return ResourceProvider(
-        runtime.resources,
-        running,
-        objects,
-        runtime.cache,
-        runtime.relister,
-        runtime.clock,
-        runtime.monitoring,
-        runtime.source_problems,
-        freshness=runtime.freshness,
-    )
+    return RulesMetricsProvider(reader)
 
 
 def open_rules(

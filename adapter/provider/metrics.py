@@ -9,19 +9,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from adapter.errors import NotFoundError
-from adapter.kubernetes.cache.lister import ObjectLister
-from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import metrics
-from adapter.model.clock import Clock
-from adapter.prometheus.answers import Freshness
-from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.reader import STEP, ValueReader
-from adapter.provider.relist import Relister
-from adapter.provider.resolver import Resolver
-from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import SourceProblems
 
 
 class OwnMetric(Protocol):
@@ -35,30 +24,15 @@ class OwnMetric(Protocol):
 
 
 class RulesMetricsProvider:
-    """Answers questions about custom and external metrics; `reader` reads the values."""
+    """Answers questions about custom and external metrics."""
 
-    def __init__(
-        self,
-        resources: CatalogueSource,
-        objects: ObjectLister,
-        cache: QueryCache,
-        relister: Relister,
-        clock: Clock,
-        monitoring: Monitoring,
-        problems: SourceProblems,
-        *,
-        freshness: Freshness,
-        scraped: ScrapedValues,
-        endpoints: ScrapedEndpoints,
-    ) -> None:
-        self._resolver = Resolver(resources, objects, relister, problems)
-        self.reader = ValueReader(
-            self._resolver, cache, clock, monitoring, problems, freshness, scraped, endpoints
-        )
-        self._relister = relister
+    def __init__(self, reader: ValueReader) -> None:
+        self.reader = reader
+        self._resolver = reader.resolver
+        self._relister = reader.resolver.relister
         self._own: dict[str, OwnMetric] = {}
         self._own_listed: list[metrics.CustomMetricInfo] = []
-        self.canonical_resource = self._resolver.canonical_resource
+        self.canonical_resource = reader.resolver.canonical_resource
 
     def register(self, described: metrics.CustomMetricInfo, metric: OwnMetric) -> None:
         """Serve a metric of Fastpath's own, as an external metric and of the objects `described`."""

@@ -25,8 +25,9 @@ from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.reader import Labels as SeriesLabels
-from adapter.provider.reader import Values
+from adapter.provider.reader import ValueReader, Values
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resolver
 from adapter.provider.resource import ResourceProvider
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
@@ -285,30 +286,18 @@ class RulesWorld:
         )
         self.endpoints = ScrapedEndpoints(self.scraped, lambda: relister.registry, clock, monitoring, met)
         known: Any = resources or FakeResources()
-        self.provider = RulesMetricsProvider(
-            known,
-            fakes["names"],
+        self.scaler = reader = ValueReader(
+            Resolver(known, fakes["names"], relister, met),
             self.cache,
-            relister,
             clock,
             monitoring,
             met,
-            freshness=FRESHNESS,
-            scraped=self.scraped,
-            endpoints=self.endpoints,
+            FRESHNESS,
+            self.scraped,
+            self.endpoints,
         )
-        self.scaler = self.provider.reader
-        self.resource_provider = ResourceProvider(
-            known,
-            fakes["running"],
-            fakes["nodes"],
-            self.cache,
-            relister,
-            clock,
-            monitoring,
-            met,
-            freshness=FRESHNESS,
-        )
+        self.provider = RulesMetricsProvider(reader)
+        self.resource_provider = ResourceProvider(reader, fakes["running"], fakes["nodes"])
 
     async def scrape(self) -> None:
         """Scrape every pod that is wanted, now."""

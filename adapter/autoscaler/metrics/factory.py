@@ -201,7 +201,7 @@ class SourceFactory:
 
         queries = 2 * QUERIES if self.usages.answers else QUERIES  # our rules query cpu and memory
         key = ("resource", namespace, selector)
-        source = FeedSource(key, ("resource", namespace), poll, queries, self.usages.freshness.ttl)
+        source = FeedSource(key, ("resource", namespace), poll, queries, self.reader.freshness.ttl)
         return self._feed(subscriber, source)
 
     async def _ask_api(
