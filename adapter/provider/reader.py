@@ -23,7 +23,6 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from adapter import errors
 from adapter.config.rules_config import OnNaN
-from adapter.model import quantity
 from adapter.model.clock import Clock
 from adapter.model.coherence import unserved_pods
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, Sample
@@ -34,7 +33,7 @@ from adapter.provider.resolver import Resolver, unknown
 from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
-from adapter.rules.query import TOO_LARGE, Dropped, MetricQuery
+from adapter.rules.query import OVERFLOW, TOO_LARGE, Dropped, MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.resource import PODS
@@ -270,10 +269,7 @@ class ValueReader:
         names, became_ready = plan.objects.names, self.became_ready(namespace)
         if not look.values or became_ready.keys().isdisjoint(names):
             return ()
-        try:
-            milli = {name: plan.entry.rule.milli(value.value) for name, value in look.values.items()}
-        except OverflowError:
-            return ()  # the request fails with it
+        milli = {name: plan.entry.rule.milli(value.value) for name, value in look.values.items()}
         values = {name: value for name, value in milli.items() if not isinstance(value, Dropped)}
         sampled = {name: value.time - look.offset for name, value in look.values.items()}
         left_out = unserved_pods(values, {name: sampled[name] for name in values}, became_ready)
@@ -392,14 +388,10 @@ class ValueReader:
         for number, (source, sample) in enumerate(samples, 1):
             if number % STEP == 0:
                 await asyncio.sleep(0)
-            try:
-                milli: int | Dropped = quantity.milli_from_float(sample.value)
-            except OverflowError:
-                try:
-                    milli = rule.milli(sample.value)
-                except OverflowError as error:
-                    self._leave_out("value refused", "overflow", rule, render(source))
-                    raise errors.InternalError(f"a value of {rule.config.path} is {TOO_LARGE}") from error
+            milli = rule.milli(sample.value)
+            if milli is OVERFLOW:
+                self._leave_out("value refused", OVERFLOW, rule, render(source))
+                raise errors.InternalError(f"a value of {rule.config.path} is {TOO_LARGE}")
             if isinstance(milli, Dropped):
                 self._leave_out("value left out", milli, rule, render(source))
                 lacks()

@@ -122,13 +122,15 @@ class SourceFactory:
         return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
 
     def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
-        question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
+        question = CustomQuestion(
+            "pods", subscriber.key.namespace, None, metric, subscriber.selector, narrowed
+        )
 
         async def poll(ttl: float) -> PollResult:
             values = await self.reader.sample_objects(question, subscriber.names(), ttl)
             if values is not None:
                 return _of_values(values, {name: milli for name, milli, _ in values.items})
-            asking = self.api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
+            asking = self.api.pods(subscriber.key.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom, metric)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
@@ -142,7 +144,7 @@ class SourceFactory:
         narrowed: LabelSelector,
         subscriber: Subscriber,
     ) -> PolledSource:
-        namespace = subscriber.namespace
+        namespace = subscriber.key.namespace
 
         async def poll(ttl: float) -> PollResult:
             resource = self._resource_of(described)
@@ -174,7 +176,7 @@ class SourceFactory:
         )
 
     def _poll_external(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
-        namespace = subscriber.namespace
+        namespace = subscriber.key.namespace
 
         async def poll(ttl: float) -> PollResult:
             values = await self.reader.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
@@ -188,7 +190,7 @@ class SourceFactory:
         return PolledSource(feed, self.poller, subscriber.key, "external", series_reading)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
-        namespace, selector = subscriber.namespace, subscriber.selector
+        namespace, selector = subscriber.key.namespace, subscriber.selector
         question = ResourceQuestion("pods", namespace, None, selector, FieldSelector())
 
         async def poll(ttl: float) -> PollResult:

@@ -20,7 +20,7 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import rule_queries
 from adapter.rules.matchers import Matcher
-from adapter.rules.query import TOO_LARGE, Dropped
+from adapter.rules.query import OVERFLOW, TOO_LARGE, Dropped
 from adapter.rules.registry import ExternalEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
@@ -64,9 +64,8 @@ def _convert(
     """
     values: dict[Any, int] = {}
     for source, value in shown:
-        try:
-            milli = entry.rule.milli(value)
-        except OverflowError:
+        milli = entry.rule.milli(value)
+        if milli is OVERFLOW:
             text = f"{which.format(path=entry.rule.config.path, source=source)} is {TOO_LARGE}"
             return Unavailable("InvalidValue", f"unable to fetch metrics from {api} metrics API: {text}")
         if not isinstance(milli, Dropped):
@@ -90,7 +89,7 @@ class ScrapedPodsSource(ScrapedSource):
             self.fault = ""
             return self.read_polled(context)
         names = [pod.name for pod in context.pods]
-        look = self.scraped.read(entry, self.subscriber.namespace, names, self.matchers)
+        look = self.scraped.read(entry, self.subscriber.key.namespace, names, self.matchers)
         self.fault, self.span = look.fault, self.scraped.span_of(entry)
         shown = ((name, value.value) for name, value in look.values.items())
         values = _convert(entry, shown, "custom", "the value of {path} for {source}")
@@ -111,7 +110,7 @@ class ScrapedPodsSource(ScrapedSource):
             late += filled if why else ()
             overdue = overdue or why
             times += [time for name, time in polled.times.items() if name in filled]
-        else:
+        elif self.fallback is not None:
             self.close()  # a feed that stays open would poll Prometheus in vain
         self.sampled = min(times, default=None)
         if values:
@@ -164,7 +163,7 @@ class ScrapedPodsSource(ScrapedSource):
 
     def _why(self, entry: ScrapedEntry, name: str) -> str:
         """Return why a pod is not scraped, as the end of a sentence, "" if unknown."""
-        reason = self.scraped.reason_of(entry, self.subscriber.namespace, name)
+        reason = self.scraped.reason_of(entry, self.subscriber.key.namespace, name)
         return f": {reason}" if reason else ""
 
 
@@ -209,7 +208,7 @@ class ScrapedExternalSource(ScrapedSource):
     def _look(self, entry: ExternalEntry) -> EndpointReading | None:
         """Return what the scrapes say, None if this metric is not scraped for the question."""
         try:
-            parts = rule_queries.external_matchers(entry.rule, self.narrowed, self.subscriber.namespace)
+            parts = rule_queries.external_matchers(entry.rule, self.narrowed, self.subscriber.key.namespace)
         except (NamingError, UnsupportedSelectorError):
             return None  # the same for Prometheus, which reports it
         return self.endpoints.read(entry, parts)

@@ -40,10 +40,6 @@ class Subscriber:
     selector: LabelSelector
     names: Callable[[], tuple[str, ...]]
 
-    @property
-    def namespace(self) -> str:
-        return self.key.namespace
-
 
 class ReadContext(msgspec.Struct, frozen=True):
     """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds).

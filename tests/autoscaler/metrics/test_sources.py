@@ -184,7 +184,7 @@ class SourceBench:
     @property
     def feed(self) -> Feed:
         """The only question to Prometheus or another adapter."""
-        (feed,) = self.feeds._feeds.values()
+        (feed,) = self.feeds.feeds()
         return feed
 
     async def answered(self, source: MetricSource) -> Any:
