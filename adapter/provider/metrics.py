@@ -4,13 +4,12 @@ A question is resolved to a rule and objects (`resolver`), and these to values (
 prometheus-adapter's, word for word. An object without a value is absent from the answer and never zero.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
 from adapter.errors import NotFoundError
 from adapter.model import metrics
-from adapter.provider.reader import STEP, ValueReader
+from adapter.provider.reader import ValueReader
 
 
 class OwnMetric(Protocol):
@@ -60,23 +59,21 @@ class RulesMetricsProvider:
         if own is not None:
             return await own.custom(question)
         entry, names = await self._resolver.custom(question)
-        values = await self.reader.read_objects(entry, question, names)
-        if question.name is not None and not values.items:
-            raise NotFoundError(
-                f"the server could not find the metric {question.metric} "
-                f"for {question.resource} {question.name}"
-            )
         kind, place, metric = entry.resource.kind, question.namespace or "", question.metric
         # upstream writes "/v1" for core kinds
         api_version = f"{entry.resource.group}/{entry.resource.version}"
-        items = []
-        for number, (name, milli, time) in enumerate(values.items, 1):
+
+        def build(name: str, milli: int, time: float) -> metrics.MetricValue:
             described = metrics.ObjectReference(kind, place, name, api_version)
-            items.append(metrics.MetricValue(described, metric, milli, time))
-            if number % STEP == 0:
-                await asyncio.sleep(0)
+            return metrics.MetricValue(described, metric, milli, time)
+
+        values = await self.reader.read_objects(entry, question, names, build)
+        if question.name is not None and not values.items:
+            raise NotFoundError(
+                f"the server could not find the metric {metric} for {question.resource} {question.name}"
+            )
         resource = str(entry.resource.group_resource)
-        return metrics.CustomAnswer(tuple(items), values.fresh_until, resource)
+        return metrics.CustomAnswer(tuple(values.items), values.fresh_until, resource)
 
     async def external(self, question: metrics.ExternalQuestion) -> metrics.ExternalAnswer:
         """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers."""
@@ -85,9 +82,4 @@ class RulesMetricsProvider:
             return await own.external(question)
         entry = await self._resolver.external(question)
         values = await self.reader.read_series(entry, question)
-        items = []
-        for number, (labels, milli, time) in enumerate(values.items, 1):
-            items.append(metrics.ExternalValue(question.metric, labels, milli, time))
-            if number % STEP == 0:
-                await asyncio.sleep(0)
-        return metrics.ExternalAnswer(tuple(items), values.fresh_until)
+        return metrics.ExternalAnswer(tuple(values.items), values.fresh_until)

@@ -19,13 +19,14 @@ import functools
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from adapter import errors
 from adapter.config.rules_config import OnNaN
+from adapter.model import quantity
 from adapter.model.clock import Clock
 from adapter.model.coherence import unserved_pods
-from adapter.model.metrics import CustomQuestion, ExternalQuestion, Sample
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, ExternalValue, Sample
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider import rule_queries
@@ -54,7 +55,7 @@ _QUERY_ERRORS = (
 # How long a request waits for Prometheus when scrapes have values already, in seconds.
 _PATIENCE = 0.25
 
-STEP = 500
+_STEP = 500
 """Values that are converted between two points at which other work may run."""
 
 SHARED = 0.25
@@ -68,17 +69,10 @@ PARTIAL = "the answer of Prometheus has warnings and may be incomplete"
 _QueryT = TypeVar("_QueryT", MetricQuery, str)
 _AnswerT = TypeVar("_AnswerT", TextAnswer, ObjectAnswer)
 _SourceT = TypeVar("_SourceT")
-
-Labels: TypeAlias = Mapping[str, str] | None
-"""The labels of a series, None for the answer of a scalar query."""
+_ItemT = TypeVar("_ItemT")
 
 
-Value: TypeAlias = tuple[_SourceT, int, float]
-"""The name of an object or the labels of a series, its value in thousandths, and when that was scraped or
-queried (epoch seconds)."""
-
-
-class Values(NamedTuple, Generic[_SourceT]):
+class Values(NamedTuple, Generic[_ItemT]):
     """The values of a question; an object without one is absent. They are fresh until `fresh_until`.
 
     The rest is for the autoscaler. `sampled` are the times of the oldest samples, by name, that of all series
@@ -89,7 +83,7 @@ class Values(NamedTuple, Generic[_SourceT]):
     several namespaces do.
     """
 
-    items: Sequence[Value[_SourceT]]
+    items: Sequence[_ItemT]
     fresh_until: float = -math.inf
     sampled: Mapping[str, float] = {}
     lookback: float | None = None
@@ -128,25 +122,35 @@ class ValueReader:
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> Values[str] | None:
-        """Return Prometheus' values of `names`, at most `ttl` seconds old; None if no rule has the metric.
+    ) -> Values[tuple[str, int]] | None:
+        """Return Prometheus' values by name, at most `ttl` seconds old; None if no rule has the metric.
 
         StatusError as `read_objects`; InternalError while the rules are not known.
         """
         entry = await self.resolver.find_custom(question)
         if entry is None:
             return None
-        return await self.read_objects(entry, question, names, ttl) if names else Values((), merges=None)
+        if not names:
+            return Values((), merges=None)
+        return await self.read_objects(entry, question, names, lambda name, milli, _: (name, milli), ttl)
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[Labels] | None:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue] | None:
         """Return Prometheus' values of an external metric; otherwise as `sample_objects`."""
         entry = await self.resolver.find_external(question.metric)
         return None if entry is None else await self.read_series(entry, question, ttl)
 
     async def read_objects(
-        self, entry: CustomEntry, question: CustomQuestion, names: tuple[str, ...], ttl: float | None = None
-    ) -> Values[str]:
-        """Return the values of objects, in the order of their names; StatusError as prometheus-adapter."""
+        self,
+        entry: CustomEntry,
+        question: CustomQuestion,
+        names: tuple[str, ...],
+        build: Callable[[str, int, float], _ItemT],
+        ttl: float | None = None,
+    ) -> Values[_ItemT]:
+        """Return the values of objects, in the order of their names; StatusError as prometheus-adapter.
+
+        `build` makes one of the name, thousandths, and when they were scraped or queried (epoch seconds).
+        """
         rule, namespace = entry.rule, question.namespace
         try:
             query = rule_queries.metric_query(entry, question.selector, namespaced=namespace is not None)
@@ -160,8 +164,9 @@ class ValueReader:
         except _QUERY_ERRORS as error:
             raise self._failure(error, rule, unknown(question)) from error
         # Of several samples the later one counts, as upstream.
-        found = ((name, answer.samples[name][-1]) for name in names if name in answer.samples)
-        items = await self._convert(rule, found, lambda name: query.render(namespace, (name,)))
+        samples = answer.samples
+        found = [(name, some[-1]) for name in names if (some := samples.get(name)) is not None]
+        items = await self._convert(rule, found, build, lambda name: query.render(namespace, (name,)))
         # The values of scrapes are as new as the last scrape, at every request.
         usual = answer.asked + plan.freshness.refresh_after
         return Values(
@@ -177,7 +182,7 @@ class ValueReader:
 
     async def read_series(
         self, entry: ExternalEntry, question: ExternalQuestion, ttl: float | None = None
-    ) -> Values[Labels]:
+    ) -> Values[ExternalValue]:
         """Return every series of an external metric; StatusError as prometheus-adapter answers.
 
         Callers add the values up, so a list that lacks one is an error, unless the rule says `onNaN: drop`.
@@ -187,11 +192,12 @@ class ValueReader:
         try:
             parts = rule_queries.external_matchers(rule, question.selector, question.namespace)
             promql = rule.render(entry.series, parts, [])
+            build = functools.partial(ExternalValue, question.metric)
             lacks = functools.partial(self._lack_value, rule, promql, question.metric if timed else "")
             if not timed and rule.scraped is not None:
                 scraped, last, reason = await self._read_endpoints(entry, parts)
                 if scraped is not None:
-                    items = await self._convert(rule, scraped, lambda _: promql, lacks)
+                    items = await self._convert(rule, scraped, build, lambda _: promql, lacks)
                     return Values(items, self.clock.monotonic())
             if timed or oldest is not None or last > -math.inf:
                 companion = lookback.age_query(promql, entry.series, parts)
@@ -214,11 +220,11 @@ class ValueReader:
             self._judge_stale(rule, len(answer.result.samples) - len(samples), len(samples), reason, promql)
         has_labels = answer.result.type != "scalar"
         pairs = ((sample.labels if has_labels else None, sample) for sample in samples)
-        items = await self._convert(rule, pairs, lambda _: promql, lacks)
+        items = await self._convert(rule, pairs, build, lambda _: promql, lacks)
         fresh_until = answer.asked + freshness.refresh_after
         if companion is None or not timed:
             return Values(items, fresh_until)
-        time = companion.oldest((labels or {} for labels, _, _ in items), times)
+        time = companion.oldest((item.labels or {} for item in items), times)
         overdue = PARTIAL if answer.partial is not None else ""
         sampled = {} if time is None else {"": time}
         return Values(items, fresh_until, sampled, lookback.lookback_of(promql), oldest, overdue)
@@ -280,7 +286,7 @@ class ValueReader:
 
     async def _read_endpoints(
         self, entry: ExternalEntry, parts: Sequence[Matcher]
-    ) -> tuple[Sequence[tuple[Labels, Sample]] | None, float, str]:
+    ) -> tuple[Sequence[tuple[Mapping[str, str], Sample]] | None, float, str]:
         """Return the series of all scraped endpoints of an external metric, None to ask Prometheus.
 
         Then only samples later than the time returned (epoch seconds) count, and the text says why scrapes
@@ -377,26 +383,29 @@ class ValueReader:
         self,
         rule: Rule,
         samples: Iterable[tuple[_SourceT, Sample]],
+        build: Callable[[_SourceT, int, float], _ItemT],
         render: Callable[[_SourceT], str],
         lacks: Callable[[], None] = lambda: None,
-    ) -> list[Value[_SourceT]]:
+    ) -> list[_ItemT]:
         """Return the samples in thousandths without a NaN and the like, for which `lacks` is called.
 
         A value beyond 64 bits is an error, not a number. `render` gives the query for the reports of both.
         """
-        items: list[Value[_SourceT]] = []
+        items: list[_ItemT] = []
         for number, (source, sample) in enumerate(samples, 1):
-            if number % STEP == 0:
+            if number % _STEP == 0:
                 await asyncio.sleep(0)
-            milli = rule.milli(sample.value)
+            try:
+                milli: int | Dropped = quantity.milli_from_float(sample.value)
+            except OverflowError:  # it is no number, or one that is too large
+                milli = rule.milli(sample.value)
+            if not isinstance(milli, Dropped):
+                items.append(build(source, milli, sample.time))
+                continue
+            self._leave_out(milli, rule, render(source))
             if milli is OVERFLOW:
-                self._leave_out("value refused", OVERFLOW, rule, render(source))
                 raise errors.InternalError(f"a value of {rule.config.path} is {TOO_LARGE}")
-            if isinstance(milli, Dropped):
-                self._leave_out("value left out", milli, rule, render(source))
-                lacks()
-            else:
-                items.append((source, milli, sample.time))
+            lacks()
         return items
 
     # -- reports ---------------------------------------------------------------------------------------------
@@ -436,8 +445,9 @@ class ValueReader:
         self.problems.report("value", "external metric refused", text, rule.config.path, query=query)
         raise errors.InternalError(UNFETCHED)
 
-    def _leave_out(self, message: str, reason: str, rule: Rule, promql: str) -> None:
+    def _leave_out(self, reason: Dropped, rule: Rule, promql: str) -> None:
         self._drop(reason, 1)
+        message = "value refused" if reason is OVERFLOW else "value left out"
         self.problems.report("value", message, reason, rule.config.path, query=matchers.shorten(promql))
 
     def _drop(self, reason: str, count: int) -> None:

@@ -29,6 +29,7 @@ from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
     ExternalQuestion,
+    ExternalValue,
     ObjectUsage,
     ResourceAnswer,
     ResourceQuestion,
@@ -38,7 +39,7 @@ from adapter.model.pods import PodList
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import reader
-from adapter.provider.reader import Labels, Values
+from adapter.provider.reader import Values
 from adapter.rules.query import milli_of
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
@@ -182,7 +183,7 @@ class FaultyWorkload(Bench):
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> Values[str]:
+    ) -> Values[tuple[str, int]]:
         await self.fail()
         if self.fault in {"empty result", "no numbers"}:
             return object_values({}, {}, 0.0, None)
@@ -190,7 +191,7 @@ class FaultyWorkload(Bench):
         times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
         return object_values(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[Labels]:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue]:
         await self.fail()
         if self.fault == "no numbers":
             raise NotFoundError("a series of queue has no value")
@@ -391,7 +392,9 @@ async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
         controller.put(fpa(both, minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW))
         original = world.sample_objects
 
-        async def broken(question: CustomQuestion, names: tuple[str, ...], ttl: float) -> Values[str]:
+        async def broken(
+            question: CustomQuestion, names: tuple[str, ...], ttl: float
+        ) -> Values[tuple[str, int]]:
             raise InternalError("unable to fetch metrics")
 
         world.sample_objects = broken  # type: ignore[method-assign]  # the other metric alone
@@ -443,7 +446,7 @@ class Restarted(FaultyWorkload):
         self.samples = samples
         self.back = 0.0
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[Labels]:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue]:
         await self.fail()
         since = self.clock.wall() - self.back
         oldest = since // INTERVAL * INTERVAL

@@ -8,8 +8,8 @@ import pytest
 
 from adapter.errors import InternalError, PrometheusError
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
-from adapter.model.metrics import CustomQuestion, ExternalQuestion, SeriesInfo
-from adapter.provider.reader import Labels, Values
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, ExternalValue, SeriesInfo
+from adapter.provider.reader import Values
 from tests.support.clock import WALL
 from tests.support.world import Outcome, RulesWorld, vector, world
 
@@ -42,14 +42,14 @@ def question(
     return CustomQuestion(resource, "shop", None, metric, parse_selector("app=web"), selector)
 
 
-async def objects(here: RulesWorld, *names: str, ttl: float = 0.5, **asked: str) -> Values[str]:
+async def objects(here: RulesWorld, *names: str, ttl: float = 0.5, **asked: str) -> Values[tuple[str, int]]:
     # texts
     samples = await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]
     assert samples is not None
     return samples
 
 
-async def series(here: RulesWorld, selector: str = "", ttl: float = 0.5) -> Values[Labels]:
+async def series(here: RulesWorld, selector: str = "", ttl: float = 0.5) -> Values[ExternalValue]:
     asked = ExternalQuestion("shop", "hits", parse_selector(selector))
     samples = await here.scaler.sample_series(asked, ttl)
     assert samples is not None
@@ -66,7 +66,7 @@ async def test_values_and_the_times_of_their_oldest_samples() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
         found = await objects(here)
 
-        assert {name: milli for name, milli, _ in found.items} == {"a": 1000, "b": 2500}
+        assert dict(found.items) == {"a": 1000, "b": 2500}
         assert found.sampled == {"a": WALL - 3.0}, "the time of b is not known"
         assert (found.lookback, found.oldest) == (0.0, None)
         assert sorted(here.querier.asked) == [

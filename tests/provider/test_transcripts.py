@@ -128,10 +128,9 @@ async def answer_scaler(here: RulesWorld, asked: Question, names: tuple[str, ...
         objects = await here.scaler.sample_objects(asked, names, 0.5)
         if objects is None:
             return ["unknown"]
-        values = {name: milli for name, milli, _ in objects.items}
         times = {name: time - now for name, time in sorted(objects.sampled.items())}
         facts = (objects.lookback, objects.oldest, objects.overdue, objects.merges, objects.crosses)
-        return [f"{values} at {times}", " ".join(map(str, facts))]
+        return [f"{dict(objects.items)} at {times}", " ".join(map(str, facts))]
     if isinstance(asked, ResourceQuestion):
         found = await here.resource_provider.resource(asked, ttl=0.0)
         ages = {name: time - now for name, time in sorted((found.times or {}).items())}
@@ -142,7 +141,7 @@ async def answer_scaler(here: RulesWorld, asked: Question, names: tuple[str, ...
         return ["unknown"]
     time = sums.sampled[""] - now if sums.sampled else None
     return [
-        f"{tuple(milli for _, milli, _ in sums.items)} at {time}",
+        f"{tuple(item.milli for item in sums.items)} at {time}",
         f"{sums.lookback} {sums.oldest} {sums.overdue}".rstrip(),
     ]
 

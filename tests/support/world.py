@@ -15,6 +15,7 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
+    ExternalValue,
     QueryResult,
     ResourceQuestion,
     Sample,
@@ -24,7 +25,6 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider
-from adapter.provider.reader import Labels as SeriesLabels
 from adapter.provider.reader import ValueReader, Values
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resolver
@@ -228,20 +228,20 @@ def scraped_pod(
 
 def object_values(
     milli: Mapping[str, int], sampled: Mapping[str, float], *bounds: float | None, **more: Any
-) -> Values[str]:
+) -> Values[tuple[str, int]]:
     """Return values of objects as the scaler reads them; `bounds` are the lookback and the greatest age."""
     lookback, oldest = bounds or (0.0, None)
-    items = [(name, value, WALL) for name, value in milli.items()]
-    return Values(items, sampled=sampled, lookback=lookback, oldest=oldest, **more)
+    return Values(tuple(milli.items()), sampled=sampled, lookback=lookback, oldest=oldest, **more)
 
 
 def series_values(
     milli: Sequence[int], time: float | None, *bounds: float | None, **more: Any
-) -> Values[SeriesLabels]:
+) -> Values[ExternalValue]:
     """Return values of an external metric as the scaler reads them; otherwise as `object_values`."""
     lookback, oldest = bounds or (0.0, None)
     sampled = {} if time is None else {"": time}
-    return Values([({}, value, WALL) for value in milli], -math.inf, sampled, lookback, oldest, **more)
+    items = [ExternalValue("", {}, value, WALL) for value in milli]
+    return Values(items, -math.inf, sampled, lookback, oldest, **more)
 
 
 class RulesWorld:

@@ -129,7 +129,7 @@ class SourceFactory:
         async def poll(ttl: float) -> PollResult:
             values = await self.reader.sample_objects(question, subscriber.names(), ttl)
             if values is not None:
-                return _of_values(values, {name: milli for name, milli, _ in values.items})
+                return _of_values(values, dict(values.items))
             asking = self.api.pods(subscriber.key.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom, metric)
 
@@ -154,7 +154,7 @@ class SourceFactory:
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
             values = await self.reader.sample_objects(question, (name,), ttl)
             if values is not None:
-                return _of_values(values, {name: milli for name, milli, _ in values.items})
+                return _of_values(values, dict(values.items))
             asking = self.api.described(resource, namespace, name, metric, str(narrowed))
             return await self._ask_api(asking, _of_one, metric)
 
@@ -181,7 +181,7 @@ class SourceFactory:
         async def poll(ttl: float) -> PollResult:
             values = await self.reader.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
             if values is not None:
-                return _of_values(values, {}, tuple(milli for _, milli, _ in values.items))
+                return _of_values(values, {}, tuple(item.milli for item in values.items))
             asking = self.api.external(namespace, metric, str(narrowed))
             return await self._ask_api(asking, _of_external, metric)
 

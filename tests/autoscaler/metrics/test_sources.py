@@ -23,6 +23,7 @@ from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
     ExternalQuestion,
+    ExternalValue,
     ObjectUsage,
     ResourceAnswer,
     ResourceQuestion,
@@ -32,7 +33,7 @@ from adapter.model.metrics import (
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import reader
-from adapter.provider.reader import Labels, Values
+from adapter.provider.reader import Values
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
@@ -79,20 +80,20 @@ class Provided:
     def __init__(self) -> None:
         clock = FakeClock()
         self.problems = SourceProblems(clock, ProblemLog(Monitoring(), clock))
-        self.objects: Values[str] | Exception | None = object_values({}, {}, 0.0, None)
-        self.series: Values[Labels] | None = series_values((), None, 0.0, None)
+        self.objects: Values[tuple[str, int]] | Exception | None = object_values({}, {}, 0.0, None)
+        self.series: Values[ExternalValue] | None = series_values((), None, 0.0, None)
         self.usages: ResourceAnswer | None = None
         self.asked: list[Any] = []
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> Values[str] | None:
+    ) -> Values[tuple[str, int]] | None:
         self.asked.append(question)
         if isinstance(self.objects, Exception):
             raise self.objects
         return self.objects
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[Labels] | None:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue] | None:
         self.asked.append(question.metric)
         return self.series
 
@@ -210,7 +211,7 @@ async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> 
         yield SourceBench(here, feeds, scrapes=scrapes)
 
 
-def samples(ago: float = 0.0, **values: int) -> Values[str]:
+def samples(ago: float = 0.0, **values: int) -> Values[tuple[str, int]]:
     return object_values(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
 
 
