@@ -39,14 +39,7 @@ from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
-from tests.support.world import (
-    FRESHNESS,
-    RulesWorld,
-    object_values,
-    scraped_pod,
-    series_values,
-    world,
-)
+from tests.support.world import FRESHNESS, RulesWorld, object_values, scraped_pod, series_values, world
 
 RULES = """
 rules:
