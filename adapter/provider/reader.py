@@ -165,8 +165,8 @@ class ValueReader:
             raise self._failure(error, rule, unknown(question)) from error
         # Of several samples the later one counts, as upstream.
         samples = answer.samples
-        found = [(name, some[-1]) for name in names if (some := samples.get(name)) is not None]
-        items = await self._convert(rule, found, build, lambda name: query.render(namespace, (name,)))
+        last = [(name, taken[-1]) for name in names if (taken := samples.get(name)) is not None]
+        items = await self._convert(rule, last, build, lambda name: query.render(namespace, (name,)))
         # The values of scrapes are as new as the last scrape, at every request.
         usual = answer.asked + plan.freshness.refresh_after
         return Values(
@@ -333,13 +333,13 @@ class ValueReader:
         answer, age_answer = await self._ask(rule, ask, query, ages, freshness, timed=timed)
         if age_answer is None:
             return answer, {}
-        times = {name: found[-1].value for name, found in age_answer.samples.items()}
+        times = {name: taken[-1].value for name, taken in age_answer.samples.items()}
         if timed:
             return answer, times
         limit, never = -math.inf if oldest is None else self.clock.wall() - oldest, -math.inf
         samples = {
-            name: found
-            for name, found in answer.samples.items()
+            name: taken
+            for name, taken in answer.samples.items()
             if times.get(name, never) >= limit and times.get(name, never) > later.get(name, never)
         }
         self._drop("stale", len(answer.samples) - len(samples))
