@@ -66,7 +66,6 @@ the time of a later sample would be taken for that sample."""
 PARTIAL = "the answer of Prometheus has warnings and may be incomplete"
 """Why a partial answer is overdue. The warning itself may hold addresses, and is only logged."""
 
-_QueryT = TypeVar("_QueryT", MetricQuery, str)
 _AnswerT = TypeVar("_AnswerT", TextAnswer, ObjectAnswer)
 _SourceT = TypeVar("_SourceT")
 _ItemT = TypeVar("_ItemT")
@@ -199,18 +198,22 @@ class ValueReader:
                 if scraped is not None:
                     items = await self._convert(rule, scraped, build, lambda _: promql, lacks)
                     return Values(items, self.clock.monotonic())
+            accepts, times = rule.accepts_warnings, []
+            ask = functools.partial(self.cache.ask, accepts_warnings=accepts, takes_partial=timed)
             if timed or oldest is not None or last > -math.inf:
                 companion = lookback.age_query(promql, entry.series, parts)
-            ages = None if companion is None else companion.promql
-            accepts = rule.accepts_warnings
-            ask = functools.partial(self.cache.ask, accepts_warnings=accepts, takes_partial=timed)
-            answer, age_answer = await self._ask(rule, ask, promql, ages, freshness, timed=timed)
+                both = promql, companion.promql
+                answer, ages = await self._ask_both(rule, ask, both, freshness, timed=timed)
+                times = ages.result.samples
+            else:
+                answer = await ask(promql, freshness=freshness)
+                self.problems.answered(rule.path, answer.asked, answer.failure)
         except _QUERY_ERRORS as error:
             # To upstream a text is no answer at all, and a matrix one that it does not expect.
             if not timed and isinstance(error, errors.PrometheusError) and error.result_type == "matrix":
                 raise errors.PlainError("encountered an unexpected query result type") from error
             raise self._failure(error, rule, errors.InternalError(UNFETCHED)) from error
-        samples, times = answer.result.samples, () if age_answer is None else age_answer.result.samples
+        samples = answer.result.samples
         # Without `onNaN: drop` the autoscaler refuses an old part itself, by the time of the oldest sample.
         drops = rule.config.on_nan is OnNaN.DROP and oldest is not None
         if companion is not None and (drops or not timed):
@@ -324,16 +327,16 @@ class ValueReader:
         """
         entry, query, objects, freshness, timed = plan
         rule, oldest = entry.rule, entry.rule.config.max_sample_age
-        ages = None
-        if timed or oldest is not None or any(time > -math.inf for time in later.values()):
-            ages = replace(query, rule=rule.age)
         ask = functools.partial(
             self.cache.ask_objects, objects=objects, expected=entry.series_count, takes_partial=timed
         )
-        answer, age_answer = await self._ask(rule, ask, query, ages, freshness, timed=timed)
-        if age_answer is None:
+        if not timed and oldest is None and not any(time > -math.inf for time in later.values()):
+            answer = await ask(query, freshness=freshness)
+            self.problems.answered(rule.path, answer.asked, answer.failure)
             return answer, {}
-        times = {name: taken[-1].value for name, taken in age_answer.samples.items()}
+        both = query, replace(query, rule=rule.age)
+        answer, ages = await self._ask_both(rule, ask, both, freshness, timed=timed)
+        times = {name: taken[-1].value for name, taken in ages.samples.items()}
         if timed:
             return answer, times
         limit, never = -math.inf if oldest is None else self.clock.wall() - oldest, -math.inf
@@ -345,28 +348,23 @@ class ValueReader:
         self._drop("stale", len(answer.samples) - len(samples))
         return answer._replace(samples=samples), times
 
-    async def _ask(
+    async def _ask_both(
         self,
         rule: Rule,
         ask: Callable[..., Awaitable[_AnswerT]],
-        query: _QueryT,
-        ages: _QueryT | None,
+        queries: tuple[object, object],
         freshness: Freshness,
         *,
         timed: bool,
-    ) -> tuple[_AnswerT, _AnswerT | None]:
+    ) -> tuple[_AnswerT, _AnswerT]:
         """Return the answers to a query and to that for the ages of its samples, of about one moment.
 
         Raises PrometheusError, and InternalError where the autoscaler has no answer.
         """
-        if ages is None:
-            answer = await ask(query, freshness=freshness)
-            self.problems.answered(rule.path, answer.asked, answer.failure)
-            return answer, None
-        answer, times = await _both(ask(query, freshness=freshness), ask(ages, freshness=freshness))
+        answer, times = await _both(*(ask(query, freshness=freshness) for query in queries))
         if freshness.repeats and abs(answer.asked - times.asked) > SHARED:
             freshness = freshness._replace(ttl=SHARED)
-            answer, times = await _both(ask(query, freshness=freshness), ask(ages, freshness=freshness))
+            answer, times = await _both(*(ask(query, freshness=freshness) for query in queries))
         # Times of a later query say nothing about the samples of an answer that stands in for a failure.
         if not timed and answer.failure is not None and times.asked - answer.asked > freshness.ttl:
             raise answer.failure
