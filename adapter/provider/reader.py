@@ -241,6 +241,7 @@ class ValueReader:
         nothing away.
         """
         entry, names, selector = plan.entry, plan.objects.names, plan.query.selector
+        # `read` does not wait, so it leaves out what is much work: that is computed before.
         await self.scraped.prepare(entry, namespace, names, selector)
         look = self.scraped.read(entry, namespace, names, selector)
         if not look.values and not look.absent:
@@ -371,6 +372,7 @@ class ValueReader:
         asked, failure = min(answer.asked, times.asked), answer.failure or times.failure
         partial = answer.partial or times.partial
         self.problems.answered(rule.path, asked, failure or partial)
+        # The failure is reported before it is refused: the API may still serve what stands in for it.
         if timed and failure is not None:
             raise self.problems.unanswered()
         return answer._replace(asked=asked, partial=partial), times
