@@ -186,7 +186,7 @@ class ScrapedExternalSource(ScrapedSource):
             return self.read_polled(context)
         if not look.elements:
             return self._instead(look, context)
-        self.close()
+        self.close()  # a feed that stays open would poll Prometheus in vain
         scraped = self.endpoints.scraped
         self.sampled, self.span = span_of(look.time), scraped.span_of(entry)
         shown = enumerate(element.value for element in look.elements)
