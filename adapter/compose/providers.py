@@ -34,7 +34,6 @@ from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules.resource import NODES, PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
@@ -56,7 +55,6 @@ class Runtime:
     source_problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
-    endpoints: ScrapedEndpoints
     clock: Clock
     server_clock: ServerClock
     monitoring: Monitoring
@@ -150,7 +148,6 @@ async def open_runtime(
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
-    endpoints = ScrapedEndpoints(scraped, lambda: relister.registry, clock, monitoring, source_problems)
     return Runtime(
         client,
         prometheus.origin,
@@ -161,7 +158,6 @@ async def open_runtime(
         source_problems,
         freshness,
         scraped,
-        endpoints,
         clock,
         client.server_clock,
         monitoring,
@@ -191,7 +187,6 @@ def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvid
         runtime.source_problems,
         freshness=runtime.freshness,
         scraped=runtime.scraped,
-        endpoints=runtime.endpoints,
     )
 
 

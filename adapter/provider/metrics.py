@@ -25,7 +25,6 @@ from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.query_plan import Objects
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
@@ -58,12 +57,9 @@ class RulesMetricsProvider:
         *,
         freshness: Freshness,
         scraped: ScrapedValues,
-        endpoints: ScrapedEndpoints,
     ) -> None:
         self.resolver = Resolver(resources, objects, relister, problems)
-        self.sampler = Sampler(
-            cache, clock, monitoring, problems, freshness=freshness, scraped=scraped, endpoints=endpoints
-        )
+        self.sampler = Sampler(cache, clock, monitoring, problems, freshness=freshness, scraped=scraped)
         self._relister = relister
         self._clock = clock
         self._problems = problems

@@ -28,7 +28,6 @@ from adapter.rules.query_plan import Objects
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.resource import PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -72,7 +71,7 @@ class Sampler:
     """Reads the samples of rules.
 
     `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
-    pods, `endpoints` those of scraped endpoints.
+    pods and endpoints.
     """
 
     cache: QueryCache
@@ -81,7 +80,6 @@ class Sampler:
     problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
-    endpoints: ScrapedEndpoints
 
     def freshness_of(self, rule: Rule) -> Freshness:
         config, default = rule.config, self.freshness
@@ -140,8 +138,8 @@ class Sampler:
         """
         reading = None
         if entry.rule.scraped is not None:
-            await self.endpoints.prepare(entry, parts)
-            reading = self.endpoints.read(entry, parts)
+            await self.scraped.prepare(entry, "", (), parts)
+            reading = self.scraped.read_endpoints(entry, parts)
         if reading is None:
             return None, -math.inf, ""
         elements = reading.elements

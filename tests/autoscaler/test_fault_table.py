@@ -39,7 +39,7 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
-from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
 from tests.autoscaler.metrics.test_sources import CONTAINER
 from tests.autoscaler.test_schedules import HandLoopClock

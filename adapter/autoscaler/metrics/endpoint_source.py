@@ -12,7 +12,8 @@ from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import rule_queries
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import ExternalEntry
-from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.readings import EndpointReading
 
 _EMPTY = "no metrics returned from external metrics API"
 _FETCHING = "unable to fetch metrics from external metrics API"
@@ -22,7 +23,7 @@ _FETCHING = "unable to fetch metrics from external metrics API"
 class ScrapedExternalSource(ScrapedSource[PolledSource]):
     """An external metric as an autoscaler reads it."""
 
-    endpoints: ScrapedEndpoints
+    scraped: ScrapedValues
     narrowed: LabelSelector
     scraped_at: int | None = None
 
@@ -36,12 +37,12 @@ class ScrapedExternalSource(ScrapedSource[PolledSource]):
         """The time in nanoseconds that one scrape covers."""
         if self.fallback is not None:
             return self.fallback.span
-        entry = self.endpoints.entry_of(self.metric)
-        return None if entry is None else self.endpoints.scraped.span_of(entry)
+        entry = self.scraped.external_entry(self.metric)
+        return None if entry is None else self.scraped.span_of(entry)
 
     def read(self, context: ReadContext) -> Reading:
-        self.endpoints.follow()  # the rules may have changed
-        entry = self.endpoints.entry_of(self.metric)
+        self.scraped.follow()  # the rules may have changed
+        entry = self.scraped.external_entry(self.metric)
         look = None if entry is None else self._look(entry)
         self.scrape_fault = "" if look is None else look.fault
         if entry is None or look is None:
@@ -64,7 +65,7 @@ class ScrapedExternalSource(ScrapedSource[PolledSource]):
                 return Unavailable("NoMetrics", f"{_FETCHING}: a series of {self.metric} has no value")
         if not values:
             return Unavailable("NoMetrics", _EMPTY)
-        window = round(self.endpoints.scraped.covered_seconds(entry) * SECOND)
+        window = round(self.scraped.covered_seconds(entry) * SECOND)
         then = ready_then(self.scraped_at, window, None, context.now, context.least_ready)
         return ExternalReading(tuple(values), then, look.overdue)
 
@@ -74,7 +75,7 @@ class ScrapedExternalSource(ScrapedSource[PolledSource]):
             parts = rule_queries.external_matchers(entry.rule, self.narrowed, self.subscriber.namespace)
         except (NamingError, UnsupportedSelectorError):
             return None  # the same for Prometheus, which reports it
-        return self.endpoints.read(entry, parts)
+        return self.scraped.read_endpoints(entry, parts)
 
     def _instead(self, look: EndpointReading, context: ReadContext) -> Reading:
         """Return Prometheus' value if its samples are newer than the last scrape, else the reason."""

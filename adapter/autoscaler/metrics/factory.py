@@ -46,8 +46,7 @@ from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.rules import matchers
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from adapter.telemetry.problems import UNFETCHED
 
 MetricSource = PolledSource | OwnUsageSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
@@ -74,10 +73,8 @@ class SourceFactory:
     api: MetricsAPI
     catalogue: Callable[[], Catalogue]
     scraped: ScrapedValues | None
-    """None if no pods are scraped."""
+    """None if nothing is scraped."""
     poller: Poller
-    endpoints: ScrapedEndpoints | None = None
-    """None if no endpoints are scraped."""
     api_period: float = HPA_PERIOD
 
     def open(self, metric: hpa.MetricSpec, subscriber: Subscriber) -> MetricSource:
@@ -125,9 +122,9 @@ class SourceFactory:
         self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
     ) -> PolledSource | ScrapedExternalSource:
         open_feed = functools.partial(self._poll_external, metric, narrowed, subscriber)
-        if self.endpoints is None:
+        if self.scraped is None:
             return open_feed()
-        return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
+        return ScrapedExternalSource(metric, subscriber, open_feed, self.scraped, narrowed)
 
     def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PodsSource:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)

@@ -26,9 +26,8 @@ from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpe
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.scrape import endpoints as resolving
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from adapter.scrape.targets import OwnUsage, ScrapedMetric
+from adapter.scrape.readings import OwnUsage, ScrapedMetric
 from adapter.steps import run_steps
 from adapter.telemetry.problems import Defects
 from adapter.waits import wait_for
@@ -41,8 +40,8 @@ autoscaler that selects them. Rules and EndpointSlices take effect at once."""
 class EndpointSubscriptions:
     """The endpoints that autoscalers read. `run` watches them."""
 
-    def __init__(self, endpoints: ScrapedEndpoints, context: ReflectorContext, pods: PodCache) -> None:
-        self._endpoints = endpoints
+    def __init__(self, scraped: ScrapedValues, context: ReflectorContext, pods: PodCache) -> None:
+        self._scraped = scraped
         self._context = replace(context, scope=None)  # a rule may name a namespace of another slice
         self._pods = pods
         self.wake = asyncio.Event()
@@ -55,24 +54,24 @@ class EndpointSubscriptions:
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         metrics = autoscaler.spec.metrics or ()
         names = {metric.external.metric.name for metric in metrics if metric.external is not None}
-        self._endpoints.want(Key.of(autoscaler), names)
+        self._scraped.want_endpoints(Key.of(autoscaler), names)
         self.wake.set()
 
     def remove(self, key: Key) -> None:
-        self._endpoints.want(key, ())
+        self._scraped.want_endpoints(key, ())
         self.wake.set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
             while True:
                 self.wake.clear()
-                self._endpoints.follow()
+                self._scraped.follow()
                 self.settle()
-                await wait_for(self.wake, PERIOD if self._endpoints.groups else None)
+                await wait_for(self.wake, PERIOD if self._scraped.sources else None)
 
     def settle(self) -> None:
         """Watch what the groups need and nothing else, and find the endpoints of each group."""
-        groups = self._endpoints.groups
+        groups = self._scraped.sources
         sources = {source for source, _ in groups}
         services = {(source.namespace, source.service) for source in sources if source.service}
         for key in self._services.keys() - services:
@@ -93,7 +92,7 @@ class EndpointSubscriptions:
             self._start((namespace, selector), cache)
         for source, access in groups:
             with self._context.problems.defects.contain("unexpected error about endpoints", source):
-                self._endpoints.put((source, access), self._find(source, access))
+                self._scraped.put_endpoints((source, access), self._find(source, access))
 
     def _start(self, key: object, cache: ServiceEndpoints | PodCache) -> None:
         assert self._group is not None, "used while it runs"

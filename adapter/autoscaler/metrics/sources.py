@@ -32,7 +32,7 @@ from adapter.model.timestamps import SECOND, span_of
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedAnswer, ScrapedEntry
+from adapter.scrape.readings import ScrapedAnswer, ScrapedEntry
 
 _NOT_YET = "no answer yet"
 _FETCHING = "unable to fetch metrics from custom metrics API"

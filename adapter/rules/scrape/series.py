@@ -13,6 +13,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -148,24 +149,29 @@ _UNKNOWN = Track()
 _K = TypeVar("_K")
 
 
+@dataclass(slots=True, eq=False)
 class PodSeries:
-    """The wanted series of one pod, recorded scrape by scrape."""
+    """The wanted series of one pod, recorded scrape by scrape.
 
-    def __init__(self, relabel: Relabel | None = None) -> None:
-        """`relabel` makes the labels of a series from the exposed ones; None for these as they are."""
-        self.relabel = relabel
-        self.scrapes = 0
-        """Number of recorded scrapes; results are valid until it changes."""
-        self.time = 0.0
-        """Time of the last one."""
-        self.size = 0
-        """Estimated bytes, those of a scrape that is being recorded included."""
-        self.count = 0
-        """Number of series."""
-        self._by_name: dict[str, dict[Labels, Track]] = {}
-        self._written: dict[str, dict[bytes, Track | None]] = {}  # None for a series that no query selects
-        self.selections: Selections | None = None
-        """The series to keep, None for all."""
+    `relabel` makes the labels of a series from the exposed ones; None for these as they are.
+    """
+
+    relabel: Relabel | None = None
+    scrapes: int = 0
+    """Number of recorded scrapes; results are valid until it changes."""
+    time: float = 0.0
+    """Time of the last one."""
+    stretch: float = 1.0
+    """Factor of the windows of rates, because the pod is scraped less often."""
+    size: int = 0
+    """Estimated bytes, those of a scrape that is being recorded included."""
+    count: int = 0
+    """Number of series."""
+    selections: Selections | None = None
+    """The series to keep, None for all."""
+    _by_name: dict[str, dict[Labels, Track]] = field(default_factory=dict)
+    _written: dict[str, dict[bytes, Track | None]] = field(default_factory=dict)
+    """The spellings of labels; None for a series that no query selects."""
 
     def record(
         self,

@@ -17,8 +17,8 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.provider.relist import Relister
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
 from adapter.scrape.http import Scraper
+from adapter.scrape.readings import EndpointReading
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
@@ -48,15 +48,15 @@ class Here(NamedTuple):
     """The endpoints of a cluster, as a scaler reads them."""
 
     cluster: Cluster
-    endpoints: ScrapedEndpoints
+    scraped: ScrapedValues
     subscriptions: EndpointSubscriptions
     monitoring: Monitoring
     problems: ProblemLog
 
     def read(self, metric: str = "depth") -> EndpointReading:
-        entry = self.endpoints.entry_of(metric)
+        entry = self.scraped.external_entry(metric)
         assert entry is not None
-        found = self.endpoints.read(entry, ())
+        found = self.scraped.read_endpoints(entry, ())
         assert found is not None
         return found
 
@@ -105,12 +105,11 @@ async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncI
             scraped = ScrapedValues(
                 scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
             )
-            endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
             pods = PodCache(context)
-            subscriptions = EndpointSubscriptions(endpoints, context, pods)
+            subscriptions = EndpointSubscriptions(scraped, context, pods)
             tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
             try:
-                yield Here(cluster, endpoints, subscriptions, monitoring, problems)
+                yield Here(cluster, scraped, subscriptions, monitoring, problems)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -144,7 +143,7 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
         assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
         here.subscriptions.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._services)
-        assert here.endpoints.groups == ()
+        assert here.scraped.sources == ()
         here.subscriptions.put(autoscaler("depth"))
         await until(lambda: here.value() == 4)
 
