@@ -106,8 +106,8 @@ class ScrapeWork:
         finally:
             self._monitoring.scrape_seconds.inc(buffer.seconds)
             if not target.gone:
-                interval = target.endpoint.access.interval
-                self._shares.note(target.group.namespace, target, buffer.seconds, interval)
+                demand = buffer.seconds / target.endpoint.access.interval
+                self._shares.note(target.group.namespace, target, demand)
                 if self._clock.monotonic() >= self._next_review:
                     self._review()
             buffer.close()
