@@ -41,9 +41,8 @@ from adapter.scrape.readings import (
     ScrapedMetric,
     ScrapedValue,
     ScrapeQuery,
-    window_of,
 )
-from adapter.scrape.targets import MOST_MATCHERS, GroupKey, ScrapeGroup, ScrapeTarget, SourceKey
+from adapter.scrape.targets import MOST_MATCHERS, GroupKey, ScrapeGroup, ScrapeTarget, SourceKey, window_of
 from adapter.scrape.work import ScrapeWork
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
@@ -137,7 +136,7 @@ class ScrapedValues:
     def span_of(self, entry: ScrapedEntry) -> int:
         """Return the nanoseconds that a value covers, and the interval to the next one."""
         interval = 0.0 if entry.rule.config.scrape is None else entry.rule.config.scrape.access.interval
-        return round((self.covered_seconds(entry) + interval) * SECOND)
+        return round((window_of(entry.rule) * self.work.schedule.stretch + interval) * SECOND)
 
     def covered_seconds(self, entry: ScrapedEntry) -> float:
         """Return the seconds that a value covers, 0 for a gauge."""
@@ -205,9 +204,7 @@ class ScrapedValues:
         """Make a want the one of an owner for pods or for endpoints; one without metrics ends it."""
         self.follow()
         key = owner, want.pods is None
-        placed = self._wants.get(key)
-        if placed is None:
-            placed = self._wants[key] = _Placed(_NOTHING)
+        placed = self._wants.setdefault(key, _Placed(_NOTHING))
         if placed.want != want:
             placed.want = want
             self._place(owner, placed)
@@ -253,15 +250,9 @@ class ScrapedValues:
         assert config is not None, "only metrics of rules with scrape are wanted"
         access = config.access
         if want.pods is None:
-            if config.source is not None:
-                source_key = config.source, access
-                group = self._sources.get(source_key)
-                if group is None:
-                    group = ScrapeGroup(
-                        source_key, config.source.namespace, access, self._clock, config.source
-                    )
-                    self._sources[source_key] = group
-                yield group
+            if (source := config.source) is not None:
+                new = ScrapeGroup((source, access), source.namespace, access, self._clock, source)
+                yield self._sources.setdefault(new.key, new)
             return
         number = self._accesses.setdefault(access, len(self._accesses))
         for pod in want.pods:
@@ -425,17 +416,6 @@ class ScrapedValues:
             return None
         faults = filter(None, (target.fault for target in group.targets))
         fault = next(faults, group.found.trouble)
-        return self._read_group(group, entry, selector)._replace(fault=fault)
-
-    def _find_source(self, entry: ExternalEntry) -> ScrapeGroup | None:
-        config = entry.rule.config.scrape
-        if config is None or config.source is None:
-            return None
-        return self._sources.get((config.source, config.access))
-
-    def _read_group(
-        self, group: ScrapeGroup, entry: ExternalEntry, selector: Sequence[Matcher]
-    ) -> EndpointReading:
         now, stretch = self._clock.monotonic(), self.work.schedule.stretch
         offset = self._clock.wall() - now
         live = group.live(now, stretch)
@@ -446,26 +426,32 @@ class ScrapedValues:
         # Without a live endpoint no answer is a sum. The time says since when, so that an older sample of
         # Prometheus is not taken for a newer one.
         if not live:
-            return EndpointReading(None, 0.0, "", trouble, group.last + offset)
+            return EndpointReading(trouble, group.last + offset, fault)
         query = ScrapeQuery(entry.rule, entry.series, tuple(selector))
         answer, _ = group.answer(query, live, now, READ_WORK)
         result = answer.result
         if result is None and not answer.reason:
-            return EndpointReading(None, 0.0, "", _PENDING, group.last + offset)
+            return EndpointReading(_PENDING, group.last + offset, fault)
         # The answer is of other endpoints than those that are live now: it may lack one.
         if answer.live != live:
             trouble = trouble or _PENDING
         if result is None:
-            return EndpointReading(None, 0.0, "", f"its query fails: {answer.reason}", math.inf)
+            return EndpointReading(f"its query fails: {answer.reason}", math.inf, fault)
         eldest = min(target.time for target in live)
         if not result.elements:
             # series that are not yet enough for a rate do not contradict an older sample of Prometheus
             last = -math.inf if result.shown else eldest + offset
             reason = trouble or f"the endpoints expose no such series of {entry.series}"
-            return EndpointReading((), 0.0, trouble, reason, last)
+            return EndpointReading(reason, last, fault, (), overdue=trouble)
         # A sum is as old as its oldest part, also where an endpoint adds no series to it.
         time = min(result.time, eldest)
         oldest = max(target.oldest(stretch) for target in live)
         if now - time > min(oldest, entry.rule.config.max_sample_age or math.inf):
-            return EndpointReading(None, 0.0, "", f"its samples are {now - time:.3g} s old", time + offset)
-        return EndpointReading(result.elements, time + offset, trouble, "", group.last + offset)
+            return EndpointReading(f"its samples are {now - time:.3g} s old", time + offset, fault)
+        return EndpointReading("", group.last + offset, fault, result.elements, time + offset, trouble)
+
+    def _find_source(self, entry: ExternalEntry) -> ScrapeGroup | None:
+        config = entry.rule.config.scrape
+        if config is None or config.source is None:
+            return None
+        return self._sources.get((config.source, config.access))

@@ -22,12 +22,6 @@ ScrapedEntry: TypeAlias = CustomEntry | ExternalEntry | UsageEntry
 """What scrapes answer: a custom or an external metric, or the usage of CPU."""
 
 
-def window_of(rule: Rule) -> float:
-    """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
-    config, query = rule.config.scrape, rule.scraped
-    return config.window if config is not None and query is not None and query.counts else 0.0
-
-
 class ScrapeQuery(NamedTuple):
     """A question to what is scraped: a metric, by its rule and series, and the matchers of a selector."""
 
@@ -72,15 +66,15 @@ class ScrapedAnswer(NamedTuple):
 class EndpointReading(NamedTuple):
     """What the scrapes say about an external metric.
 
-    `elements` are the samples of its query, None without an answer; `time` is that of the oldest of them
-    (epoch seconds). `overdue` says why a part may be missing or out of date, "" if none is, and `reason` why
-    there is no value. Only a sample of Prometheus later than `last` (epoch seconds) says more. `fault` is
-    why the scrape of an endpoint fails, or why there are no endpoints.
+    `reason` says why there is no value. Only a sample of Prometheus later than `last` (epoch seconds) says
+    more. `fault` is why the scrape of an endpoint fails, or why there are no endpoints. `elements` are the
+    samples of its query, None without an answer; `time` is that of the oldest of them (epoch seconds).
+    `overdue` says why a part may be missing or out of date, "" if none is.
     """
 
-    elements: tuple[Element, ...] | None
-    time: float
-    overdue: str
     reason: str
     last: float
-    fault: str = ""
+    fault: str
+    elements: tuple[Element, ...] | None = None
+    time: float = 0.0
+    overdue: str = ""

@@ -17,12 +17,13 @@ from adapter.errors import ExposureLimitError, ScrapeError, UnionError
 from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.steps import Steps
+from adapter.rules.compile import Rule
 from adapter.rules.scrape import exposition, scraped_query
 from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Relabel, Selections, attach
 from adapter.scrape.endpoints import NOT_FOUND, Endpoint, FoundEndpoints
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
-from adapter.scrape.readings import ScrapedValue, ScrapeQuery, window_of
+from adapter.scrape.readings import ScrapedValue, ScrapeQuery
 from adapter.scrape.schedule import ScrapeJob
 
 ANSWERS_KEPT = 64
@@ -53,6 +54,12 @@ SourceKey: TypeAlias = tuple[EndpointSource, Access]
 
 GroupKey: TypeAlias = tuple[str, str, int] | SourceKey
 """Of a pod its namespace, its name, and the number of the access that it is scraped with."""
+
+
+def window_of(rule: Rule) -> float:
+    """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
+    config, query = rule.config.scrape, rule.scraped
+    return config.window if config is not None and query is not None and query.counts else 0.0
 
 
 class Scrape(NamedTuple):

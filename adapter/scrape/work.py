@@ -91,12 +91,17 @@ class ScrapeWork:
         buffer = self.bodies.open(target.group.namespace)
         try:
             body = await self._fetch(target.endpoint, buffer)
-            await self._process(target, buffer, Scrape(body, time, wall, self.schedule.stretch))
+            scrape = Scrape(body, time, wall, self.schedule.stretch)
+            job = target.job = self._turns.start(target.group.namespace, self._steps(target, scrape))
+            buffer.lost = lambda reason: self._turns.abort(job, ScrapeError("budget", reason))
+            await self._turns.finish(job)
             for path in target.group.paths:
                 self._problems.expire("scrape", path)
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
             self._monitoring.scrapes.labels(error.kind).inc()
+            if target.job is not None and error.kind != "decode":  # it took too much room
+                self._reset(target, error)
             target.fail(error, wall)
             self.report(target)
         except Exception:  # noqa: BLE001 - the body of one pod keeps no other from being scraped
@@ -104,13 +109,14 @@ class ScrapeWork:
             target.fail(ScrapeError("decode", "the body cannot be processed: see the log"), wall)
             _log.exception("unexpected error while scraping a pod")
         finally:
-            self._monitoring.scrape_seconds.inc(buffer.seconds)
+            seconds = buffer.seconds + (0.0 if target.job is None else target.job.seconds)
+            target.job, target.busy = None, False
+            buffer.close()
+            self._monitoring.scrape_seconds.inc(seconds)
             if not target.gone:
-                demand = buffer.seconds / target.endpoint.access.interval
-                self._shares.note(target.group.namespace, target, demand)
+                self._shares.note(target.group.namespace, target, seconds / target.endpoint.access.interval)
                 if self._clock.monotonic() >= self._next_review:
                     self._review()
-            buffer.close()
         for owner in target.owners:
             for scraped in self.listeners:
                 scraped(owner)
@@ -129,29 +135,16 @@ class ScrapeWork:
                 "scrape", "pods cannot be scraped", text, path, public=public, cause=cause, kind=target.kind
             )
 
-    async def _process(self, target: ScrapeTarget, buffer: BodyBuffer, scrape: Scrape) -> None:
-        """Process a body. Raises ScrapeError; then nothing of the scrape counts."""
-        job = target.job = self._turns.start(target.group.namespace, self._steps(target, scrape))
-        buffer.lost = lambda reason: self._turns.abort(job, ScrapeError("budget", reason))
+    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Steps[None]:
+        """Process a scrape in steps, and charge what is kept. After a ScrapeError nothing of it counts."""
         try:
-            await self._turns.finish(job)
+            for _ in target.steps(scrape):
+                self._charge(target)
+                yield
         except ExposureLimitError as error:
-            refusal = ScrapeError("series", str(error))
-            self._reset(target, refusal)
-            raise refusal from error
+            raise ScrapeError("series", str(error)) from error
         except ExpositionError as error:
             raise ScrapeError("decode", str(error)) from error
-        except ScrapeError as error:
-            self._reset(target, error)
-            raise
-        finally:
-            target.job, target.busy = None, False
-            buffer.seconds += job.seconds
-
-    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Steps[None]:
-        for _ in target.steps(scrape):
-            self._charge(target)
-            yield
         self._charge(target)
 
     def _charge(self, target: ScrapeTarget) -> None:
