@@ -68,11 +68,10 @@ _NOTHING = _Want(frozenset())
 
 @dataclass(slots=True, eq=False)
 class _Placed:
-    """A want, the queries that it needs by the rules in force, and the groups that answer them."""
+    """A want, and the groups that answer its queries by the rules in force."""
 
     want: _Want
-    queries: frozenset[ScrapeQuery] = frozenset()
-    groups: set[tuple[ScrapeGroup, ScrapeQuery]] = field(default_factory=set)
+    groups: dict[ScrapeQuery, set[ScrapeGroup]] = field(default_factory=dict)
 
 
 class ScrapedValues:
@@ -169,7 +168,7 @@ class ScrapedValues:
             return
         self._generation = generation
         for (owner, _), placed in self._wants.items():
-            if placed.queries != self._find_queries(placed.want):
+            if placed.groups.keys() != self._find_queries(placed.want):
                 self._place(owner, placed)
 
     @property
@@ -222,19 +221,17 @@ class ScrapedValues:
 
     def _place(self, owner: Hashable, placed: _Placed) -> None:
         """Make the groups and their targets match what an owner wants by the rules in force."""
-        placed.queries = self._find_queries(placed.want)
-        now = {
-            (group, query) for query in placed.queries for group in self._find_groups(placed.want, query.rule)
-        }
-        for group, query in now:
-            group.wanted.setdefault(query, set()).add(owner)
-        for group, query in placed.groups - now:
-            group.wanted[query].discard(owner)
-            if not group.wanted[query]:
-                del group.wanted[query]
-        touched = {group for group, _ in placed.groups | now}
-        placed.groups = now
-        for group in touched:
+        before, queries = placed.groups, self._find_queries(placed.want)
+        placed.groups = {query: set(self._find_groups(placed.want, query.rule)) for query in queries}
+        for query, groups in placed.groups.items():
+            for group in groups:
+                group.wanted.setdefault(query, set()).add(owner)
+        for query, groups in before.items():
+            for group in groups - placed.groups.get(query, set()):
+                group.wanted[query].discard(owner)
+                if not group.wanted[query]:
+                    del group.wanted[query]
+        for group in set().union(*before.values(), *placed.groups.values()):
             if group.wanted:
                 group.select()
             else:
@@ -273,12 +270,16 @@ class ScrapedValues:
 
     def _set_targets(self, group: ScrapeGroup, places: Mapping[Endpoint, float]) -> None:
         """Scrape these places, each from when on a failure is a fault; those that are known go on."""
-        targets = {target.place: target for target in group.targets}
+        targets = {
+            Endpoint(target.pod, target.endpoint.address, target.endpoint.port): target
+            for target in group.targets
+        }
         if targets.keys() != places.keys():
             for gone in targets.keys() - places.keys():
                 self.work.drop(targets.pop(gone))
             for new in [place for place in places if place not in targets]:
-                targets[new] = ScrapeTarget(group, new)
+                endpoint = ScrapeEndpoint(group.namespace, new.address, new.port, group.access)
+                targets[new] = ScrapeTarget(group, new.pod, endpoint)
                 self.work.put(targets[new])
             group.targets = tuple(targets.values())
             group.version += 1

@@ -21,7 +21,7 @@ from adapter.rules.compile import Rule
 from adapter.rules.scrape import exposition, scraped_query
 from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Relabel, Selections, attach
-from adapter.scrape.endpoints import NOT_FOUND, Endpoint, FoundEndpoints
+from adapter.scrape.endpoints import NOT_FOUND, FoundEndpoints
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.scrape.readings import ScrapedValue, ScrapeQuery
 from adapter.scrape.schedule import ScrapeJob
@@ -230,8 +230,8 @@ class ScrapeTarget:
     """
 
     group: ScrapeGroup
-    place: Endpoint
-    endpoint: ScrapeEndpoint = field(init=False)
+    pod: str
+    endpoint: ScrapeEndpoint
     series: PodSeries = field(init=False)
     scrapes: int = 0
     time: float = 0.0
@@ -246,9 +246,7 @@ class ScrapeTarget:
     gone: bool = False
 
     def __post_init__(self) -> None:
-        group, (pod, address, port) = self.group, self.place
-        self.endpoint = ScrapeEndpoint(group.namespace, address, port, group.access)
-        self.series = PodSeries(group.relabel(pod, self.endpoint))
+        self.series = PodSeries(self.group.relabel(self.pod, self.endpoint))
 
     @property
     def owners(self) -> Collection[Hashable]:
@@ -263,7 +261,7 @@ class ScrapeTarget:
     @property
     def fault(self) -> str:
         """The failure with pod and address, "" if it is no fault."""
-        return f"{self.place.pod}: {self.why}" if self.is_fault else ""
+        return f"{self.pod}: {self.why}" if self.is_fault else ""
 
     def reset(self, error: ScrapeError) -> None:
         """Drop all series, because a sum must not lack one."""

@@ -129,7 +129,7 @@ class ScrapeWork:
         if not target.is_fault:
             return
         text, cause = f"{target.group.namespace}/{target.fault}", target.reason
-        public = f"{target.group.namespace}/{target.place.pod}: {cause}"
+        public = f"{target.group.namespace}/{target.pod}: {cause}"
         for path in target.group.paths:
             self._problems.report(
                 "scrape", "pods cannot be scraped", text, path, public=public, cause=cause, kind=target.kind

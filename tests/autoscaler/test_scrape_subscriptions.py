@@ -106,7 +106,7 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around,
 
 
 def scraped(here: RulesWorld) -> list[str]:
-    return sorted(target.place.pod for target in here.targets())
+    return sorted(target.pod for target in here.targets())
 
 
 async def test_the_pods_of_the_target_as_they_come_and_go() -> None:

@@ -171,7 +171,7 @@ class SourceBench:
     async def scrape_again(self, *names: str) -> None:
         """Scrape some of the pods that are scraped."""
         for target in self.here.targets():
-            if target.place.pod in names:
+            if target.pod in names:
                 await self.here.scraped.work.scrape(target)
 
     @property
