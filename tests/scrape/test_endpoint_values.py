@@ -100,6 +100,18 @@ async def test_a_sum_is_as_old_as_its_oldest_endpoint_also_where_that_has_no_suc
         assert (values(read(here)), read(here).time) == ([3], WALL)
 
 
+async def test_each_endpoint_has_the_window_of_its_own_interval() -> None:
+    async with scraping(A, B) as here:
+        (slow,) = (each for each in here.targets() if each.pod == "b")
+        slow.slowed = 4.0
+        for second in range(21):
+            here.reader.bodies = {A.address: f"hits_total {second}", B.address: f"hits_total {10 * second}"}
+            await scrape_at_once(here, "a", *(["b"] if second % 4 == 0 else []))
+            here.clock.advance(1)
+            if second >= 12:
+                assert values(read(here, "hits")) == [11]
+
+
 async def test_refused_endpoints_are_counted_when_they_come() -> None:
     def counted() -> float:
         return here.metric("fastpath_scrape_endpoints_refused_total", reason="foreign")
