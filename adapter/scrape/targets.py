@@ -123,7 +123,7 @@ class ScrapeGroup:
         """Return the targets that answers are over: endpoints whose last good scrape counts, or the pod."""
         if self.source is None:
             return self.targets
-        return tuple(each for each in self.targets if each is scraped or each.counts(now, stretch))
+        return tuple(target for target in self.targets if target is scraped or target.counts(now, stretch))
 
     def cost(self, query: ScrapeQuery, live: Collection["ScrapeTarget"]) -> int:
         count = sum(target.series.count for target in live)
