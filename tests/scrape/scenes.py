@@ -39,14 +39,13 @@ async def scraping(text: str = "", **settings: Any) -> AsyncIterator[RulesWorld]
 
 def target(here: RulesWorld, namespace: str, name: str) -> ScrapeTarget:
     """Return what is kept of a pod."""
-    (found,) = (each for each in here.targets() if (each.group.namespace, each.pod) == (namespace, name))
+    (found,) = (each for each in here.targets(name) if each.group.namespace == namespace)
     return found
 
 
 async def scrape_at_once(here: RulesWorld, *names: str) -> None:
-    """Scrape all pods that are wanted, or those whose names begin so, at a time."""
-    chosen = [each for each in here.targets() if each.pod.startswith(names or "")]
-    await asyncio.gather(*map(here.scraped.work.scrape, chosen))
+    """Scrape all pods that are wanted, or those of some names, at a time."""
+    await asyncio.gather(*map(here.scraped.work.scrape, here.targets(*names)))
 
 
 def read(

@@ -51,10 +51,6 @@ def span_of(here: RulesWorld, metric: str) -> float:
     return here.scraped.span_of(entry) / SECOND
 
 
-def wanted_of(here: RulesWorld, name: str) -> set[str]:
-    return {query.series for query in target(here, "shop", name).group.wanted}
-
-
 async def test_the_span_that_a_value_speaks_for() -> None:
     async with scraping() as here:
         assert (
@@ -107,8 +103,8 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         here.scraped.follow()
 
         assert read(here).values["a"].value == 3
-        assert wanted_of(here, "a") == {"depth"}
-        assert wanted_of(here, "b") == {"unknown"}
+        assert {query.series for query in target(here, "shop", "a").group.wanted} == {"depth"}
+        assert {query.series for query in target(here, "shop", "b").group.wanted} == {"unknown"}
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 

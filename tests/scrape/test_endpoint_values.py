@@ -102,14 +102,12 @@ async def test_a_sum_is_as_old_as_its_oldest_endpoint_also_where_that_has_no_suc
 
 async def test_each_endpoint_has_the_window_of_its_own_interval() -> None:
     async with scraping(A, B) as here:
-        (slow,) = (each for each in here.targets() if each.pod == "b")
-        slow.slowed = 4.0
+        here.targets("b")[0].slowed = 4.0
         for second in range(21):
             here.reader.bodies = {A.address: f"hits_total {second}", B.address: f"hits_total {10 * second}"}
-            await scrape_at_once(here, "a", *(["b"] if second % 4 == 0 else []))
+            await scrape_at_once(here, *("a" if second % 4 else "ab"))
             here.clock.advance(1)
-            if second >= 12:
-                assert values(read(here, "hits")) == [11]
+            assert second < 12 or values(read(here, "hits")) == [11]
 
 
 async def test_refused_endpoints_are_counted_when_they_come() -> None:
@@ -130,6 +128,7 @@ async def test_refused_endpoints_are_counted_when_they_come() -> None:
 async def test_the_owners_are_told_of_each_scrape() -> None:
     told: list[object] = []
     async with scraping(A) as here:
+        (key,) = here.scraped.sources
         here.scraped.subscribe(told.append)
         here.scraped.want_endpoints("y", ["hits"])
         await here.scrape()
@@ -142,14 +141,8 @@ async def test_the_owners_are_told_of_each_scrape() -> None:
         here.scraped.want_endpoints("x", [])
         assert here.scraped.sources == ()
         assert here.metric("fastpath_scrape_targets") == 0
-        put_nowhere = FoundEndpoints((A,))
-        entry = here.scraped.external_entry("depth")
-        assert entry is not None
-        config = entry.rule.config.scrape
-        assert config is not None
-        assert config.source is not None
-        here.scraped.put_endpoints((config.source, config.access), put_nowhere)
-        assert here.metric("fastpath_scrape_targets") == 0
+        here.scraped.put_endpoints(key, FoundEndpoints((A,)))
+        assert here.targets() == []
 
 
 async def test_rules_that_change_change_the_endpoints() -> None:

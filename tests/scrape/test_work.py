@@ -256,8 +256,7 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
 
         assert slowed > 1
         assert here.metric("fastpath_scrape_slowed_targets") == 1
-        timers = here.scraped.work.schedule._timers.items()
-        intervals = {target.pod: timer.interval for target, timer in timers}
+        intervals = {each.pod: timer.interval for each, timer in here.scraped.work.schedule._timers.items()}
         assert intervals == {"bad": slowed, "worse": 1, "good": 1}
         assert here.metric("fastpath_scrape_processing_seconds_total") > 0.5
         said = "pods of namespace bad cost more time than their share: they are scraped less often"

@@ -286,10 +286,10 @@ class RulesWorld:
             if target.endpoint.port:
                 await self.scraped.work.scrape(target)
 
-    def targets(self) -> list[ScrapeTarget]:
-        """Return what is scraped, and the pods without the port of their rule."""
+    def targets(self, *names: str) -> list[ScrapeTarget]:
+        """Return the targets of pods and endpoints, or those of some pods."""
         groups = (*self.scraped._pods.values(), *self.scraped._sources.values())
-        return [target for group in groups for target in group.targets]
+        return [target for group in groups for target in group.targets if not names or target.pod in names]
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a self-metric's value, 0 when it was never touched."""

@@ -170,9 +170,8 @@ class SourceBench:
 
     async def scrape_again(self, *names: str) -> None:
         """Scrape some of the pods that are scraped."""
-        for target in self.here.targets():
-            if target.pod in names:
-                await self.here.scraped.work.scrape(target)
+        for target in self.here.targets(*names):
+            await self.here.scraped.work.scrape(target)
 
     @property
     def feed(self) -> Feed:

@@ -458,7 +458,7 @@ async def test_samples_cover_the_window_of_scrapes_that_are_stretched() -> None:
 async def test_a_pod_that_is_scraped_less_often_counts_with_its_containers_usage() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
-        (target,) = (t for t in all_of_them.here.here.targets() if t.pod == "a")
+        (target,) = all_of_them.here.here.targets("a")
         target.slowed = 2.0
         reading = await all_of_them.step()
 
