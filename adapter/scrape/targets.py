@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from adapter.config.rules_config import Access, EndpointSource
 from adapter.errors import ExposureLimitError, ScrapeError, UnionError
@@ -60,15 +60,6 @@ def window_of(rule: Rule) -> float:
     """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
     config, query = rule.config.scrape, rule.scraped
     return config.window if config is not None and query is not None and query.counts else 0.0
-
-
-class Scrape(NamedTuple):
-    """A body and when its request was sent (monotonic, wall clock). `stretch` multiplies windows of rules."""
-
-    body: ScrapedBody
-    time: float
-    wall: float
-    stretch: float
 
 
 @dataclass(slots=True)
@@ -263,11 +254,6 @@ class ScrapeTarget:
         """The failure with pod and address, "" if it is no fault."""
         return f"{self.pod}: {self.why}" if self.is_fault else ""
 
-    def reset(self, error: ScrapeError) -> None:
-        """Drop all series, because a sum must not lack one."""
-        self.series = PodSeries(self.series.relabel)
-        self.fail(error, math.inf)
-
     def fail(self, error: ScrapeError, wall: float) -> None:
         """Note that a scrape has failed at a time (epoch seconds)."""
         self.failed, self.kind, self.reason = True, error.kind, str(error)
@@ -319,29 +305,28 @@ class ScrapeTarget:
         # series that are not yet enough for a rate do not contradict an older sample of Prometheus
         return -math.inf, not overdue
 
-    def steps(self, scrape: Scrape) -> Steps[None]:
-        """Process a scrape in steps. Raises ExpositionError; then nothing of the scrape counts."""
-        group, body, limit = self.group, scrape.body, self.endpoint.access.max_series
+    def steps(self, body: ScrapedBody, time: float, wall: float, stretch: float) -> Steps[None]:
+        """Process a body in steps. Raises ExpositionError; then nothing of the scrape counts.
+
+        `time` is when the request was sent (monotonic), `wall` the same by the wall clock. `stretch` is the
+        factor of all intervals, and of the windows of rules.
+        """
+        group, limit = self.group, self.endpoint.access.max_series
         samples: list[exposition.Exposed] = []
         yield from exposition.read(
             body.content, group.selections, samples, openmetrics=body.openmetrics, limit=limit
         )
         self.busy = True
-        stretched = scrape.stretch * self.slowed
+        factor, most = stretch * self.slowed, KEPT_SERIES * limit
         for _ in self.series.record(
-            samples,
-            scrape.time,
-            scrape.wall,
-            group.keep * stretched,
-            most=KEPT_SERIES * limit,
-            selections=group.selections,
+            samples, time, wall, group.keep * factor, most=most, selections=group.selections
         ):
             if self.series.size > POD_BYTES:
                 raise ExposureLimitError(f"the series of the pod take more than {POD_BYTES} bytes")
             yield
-        self.series.stretch = stretched
+        self.series.stretch = factor
         if not self.gone:
-            yield from group.renew(self, scrape.stretch)
+            yield from group.renew(self, stretch)
         # Last, because a reader may come between the steps: until here all is of the scrape before.
-        self.scrapes, self.time = self.series.scrapes, scrape.time
+        self.scrapes, self.time = self.series.scrapes, time
         self.failed, self.reason, self.is_fault, self.busy = False, "", False, False

@@ -7,16 +7,18 @@ scraped less often (`scrape.schedule`).
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
 from adapter.model.steps import Steps
+from adapter.rules.scrape.series import PodSeries
 from adapter.scrape.bodies import BodyBudget, BodyBuffer
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import FairTurns, ScrapeSchedule, TimeShares
-from adapter.scrape.targets import Scrape, ScrapeTarget
+from adapter.scrape.targets import ScrapeTarget
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -91,8 +93,8 @@ class ScrapeWork:
         buffer = self.bodies.open(target.group.namespace)
         try:
             body = await self._fetch(target.endpoint, buffer)
-            scrape = Scrape(body, time, wall, self.schedule.stretch)
-            job = target.job = self._turns.start(target.group.namespace, self._steps(target, scrape))
+            steps = self._charge_steps(target, target.steps(body, time, wall, self.schedule.stretch))
+            job = target.job = self._turns.start(target.group.namespace, steps)
             buffer.lost = lambda reason: self._turns.abort(job, ScrapeError("budget", reason))
             await self._turns.finish(job)
             for path in target.group.paths:
@@ -135,10 +137,10 @@ class ScrapeWork:
                 "scrape", "pods cannot be scraped", text, path, public=public, cause=cause, kind=target.kind
             )
 
-    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Steps[None]:
-        """Process a scrape in steps, and charge what is kept. After a ScrapeError nothing of it counts."""
+    def _charge_steps(self, target: ScrapeTarget, steps: Steps[None]) -> Steps[None]:
+        """Process a scrape, and charge what is kept after each step. Raises ScrapeError."""
         try:
-            for _ in target.steps(scrape):
+            for _ in steps:
                 self._charge(target)
                 yield
         except ExposureLimitError as error:
@@ -164,7 +166,9 @@ class ScrapeWork:
                 self.report(holder)
 
     def _reset(self, target: ScrapeTarget, error: ScrapeError) -> None:
-        target.reset(error)
+        """Drop all series, because a sum must not lack one."""
+        target.series = PodSeries(target.series.relabel)
+        target.fail(error, math.inf)
         self._kept.put(target.group.namespace, target, 0)
 
     def _review(self) -> None:

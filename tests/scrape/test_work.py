@@ -336,7 +336,7 @@ async def test_readers_see_the_scrape_before_while_a_scrape_is_processed() -> No
         now = here.clock.monotonic()
         body = ScrapedBody(queues(2000).encode(), openmetrics=False)
         seen, pending, processed = set(), 0, target(here, "bad", "bad")
-        for number, _ in enumerate(processed.steps(targets.Scrape(body, now, here.clock.wall(), 1.0))):
+        for number, _ in enumerate(processed.steps(body, now, here.clock.wall(), 1.0)):
             seen.add(value(here, "bad", "bad"))
             new = read(here, "bad", "bad", selector=f"q!=step{number % 40}")
             if new.values:
