@@ -101,7 +101,7 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around,
         targets: Any = SimpleNamespace(follow=around.follow_target)
         pods: Any = SimpleNamespace(follow=around.follow_pods)
         followers = TargetFollowers(targets, pods)
-        endpoints: Any = SimpleNamespace(put=lambda _: None, remove=lambda _: None)
+        endpoints: Any = SimpleNamespace(wake=asyncio.Event())
         yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()), endpoints)
 
 

@@ -8,6 +8,7 @@ come from the scaler's cache where it covers their namespace; otherwise they hav
 
 import asyncio
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from adapter.autoscaler.follower import TargetFollower, TargetFollowers
@@ -50,16 +51,6 @@ class EndpointSubscriptions:
         self._services: dict[tuple[str, str], ServiceEndpoints] = {}
         self._own_pods: dict[tuple[str, LabelSelector], PodCache] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
-
-    def put(self, autoscaler: FastPathAutoscaler) -> None:
-        metrics = autoscaler.spec.metrics or ()
-        names = {metric.external.metric.name for metric in metrics if metric.external is not None}
-        self._scraped.want_endpoints(Key.of(autoscaler), names)
-        self.wake.set()
-
-    def remove(self, key: Key) -> None:
-        self._scraped.want_endpoints(key, ())
-        self.wake.set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
@@ -149,9 +140,10 @@ class ScrapeSubscriptions:
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
-        self.endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
         listed = scale_down.scraped_metrics(spec.removal_order, spec.metrics or ())
+        external = (metric.external for metric in spec.metrics or ())
+        self._want_endpoints(key, {metric.metric.name for metric in external if metric is not None})
         metrics = frozenset(metric for metric in map(_scraped_metric, listed) if metric is not None)
         known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
@@ -163,8 +155,12 @@ class ScrapeSubscriptions:
             subscription.settle()
 
     def remove(self, key: Key) -> None:
-        self.endpoints.remove(key)
+        self._want_endpoints(key, ())
         self._remove(key)
+
+    def _want_endpoints(self, key: Key, metrics: Collection[str]) -> None:
+        self.scraped.want_endpoints(key, metrics)
+        self.endpoints.wake.set()
 
     def _remove(self, key: Key) -> None:
         gone = self._subscriptions.pop(key, None)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions
+from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model import pod_networks
@@ -50,6 +50,7 @@ class Here(NamedTuple):
     cluster: Cluster
     scraped: ScrapedValues
     subscriptions: EndpointSubscriptions
+    wants: ScrapeSubscriptions
     monitoring: Monitoring
     problems: ProblemLog
 
@@ -107,9 +108,11 @@ async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncI
             )
             pods = PodCache(context)
             subscriptions = EndpointSubscriptions(scraped, context, pods)
+            followers: Any = None  # of pods, which no autoscaler here reads
+            wants = ScrapeSubscriptions(scraped, followers, problems.defects, subscriptions)
             tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
             try:
-                yield Here(cluster, scraped, subscriptions, monitoring, problems)
+                yield Here(cluster, scraped, subscriptions, wants, monitoring, problems)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -135,22 +138,22 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
     async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(slice_of(("a", exporter)))
-        here.subscriptions.put(autoscaler("depth", "waiting"))
+        here.wants.put(autoscaler("depth", "waiting"))
         await until(lambda: here.value() == 3)
         await until(lambda: here.value("waiting") == 5)
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
         assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
-        here.subscriptions.remove(Key("default", "web"))
+        here.wants.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._services)
         assert here.scraped.sources == ()
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: here.value() == 4)
 
 
 async def test_endpoints_that_come_and_go() -> None:
     async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
-        here.subscriptions.put(autoscaler("depth", "waiting"))
+        here.wants.put(autoscaler("depth", "waiting"))
         await until(lambda: "no EndpointSlice" in here.read().reason)
         assert here.read("waiting").reason == "there are no pods of namespace inference with app=epp"
         cluster.create(pod("a", exporter.host, exporter.port))
@@ -172,12 +175,12 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
     ):
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(pod("other", "127.0.0.9", exporter.port, app="other"))
-        here.subscriptions.put(autoscaler("waiting"))
+        here.wants.put(autoscaler("waiting"))
         await until(lambda: here.value("waiting") == 5)
         ((_, selector), cache) = next(iter(here.subscriptions._own_pods.items()))
         assert (str(selector), cache.count("")) == ("app=epp", 1)
         cluster.create(slice_of(("a", exporter)))
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
         assert [str(selector) for _, selector in here.subscriptions._own_pods] == [""]
         scope.set({slices.slice_of("default"), slices.slice_of("inference")})
@@ -192,9 +195,9 @@ async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
     async with Cluster() as cluster, following(cluster, scope) as here:
         await until(lambda: here.subscriptions._pods.synced)
         cluster.forbid("list", "pods")
-        here.subscriptions.put(autoscaler("waiting"))
+        here.wants.put(autoscaler("waiting"))
         await until(lambda: any(fault == "informer" for fault, _ in here.problems.active()))
-        here.subscriptions.remove(Key("default", "web"))
+        here.wants.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._own_pods)
         assert all(fault != "informer" for fault, _ in here.problems.active())
 
@@ -202,7 +205,7 @@ async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
 async def test_missing_rights_are_the_reason() -> None:
     async with Cluster() as cluster, following(cluster) as here:
         cluster.forbid("list", "endpointslices")
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: "forbidden" in here.read().reason)
         assert here.read().reason.startswith("the endpoints of Service inference/gateway are unknown: ")
 
@@ -225,7 +228,7 @@ async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
         written = endpoint_slice("by-hand", "gateway", *endpoints)
         written["ports"][0]["port"] = foreign.port
         cluster.create(written)
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
 
         assert here.read().overdue == "127.0.0.2 is not the address of a pod of namespace inference"
@@ -247,6 +250,6 @@ async def test_a_defect_in_one_source_keeps_no_other_from_being_followed(
     monkeypatch.setattr(EndpointSubscriptions, "_find", breaks)
     async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
-        here.subscriptions.put(autoscaler("depth", "waiting"))
+        here.wants.put(autoscaler("depth", "waiting"))
         await until(lambda: here.value("waiting") == 5)
         assert here.counted("fastpath_scaler_unexpected_errors_total") >= 1
