@@ -14,8 +14,7 @@ may scale up and not down, and the metrics API does not serve it.
 import itertools
 import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from adapter.config.rules_config import Access, OnNaN
 from adapter.errors import ScrapeError
@@ -66,12 +65,8 @@ class _Want(NamedTuple):
 _NOTHING = _Want(frozenset())
 
 
-@dataclass(slots=True, eq=False)
-class _Placed:
-    """A want, and the groups that answer its queries by the rules in force."""
-
-    want: _Want
-    groups: dict[ScrapeQuery, set[ScrapeGroup]] = field(default_factory=dict)
+_Placed: TypeAlias = dict[ScrapeQuery, set[ScrapeGroup]]
+"""The groups that answer the queries of a want by the rules in force."""
 
 
 class ScrapedValues:
@@ -96,7 +91,8 @@ class ScrapedValues:
         self.work = ScrapeWork(
             fetch, self.follow, clock, monitoring, problems, per_second=per_second, random=random
         )
-        self._wants: dict[tuple[Hashable, bool], _Placed] = {}  # by owner, and whether it is of endpoints
+        # by owner, and whether it is of endpoints
+        self._wants: dict[tuple[Hashable, bool], tuple[_Want, _Placed]] = {}
         self._pods: dict[GroupKey, ScrapeGroup] = {}
         self._sources: dict[GroupKey, ScrapeGroup] = {}
         self._accesses: dict[Access, int] = {}
@@ -167,9 +163,9 @@ class ScrapedValues:
         if generation == self._generation:
             return
         self._generation = generation
-        for (owner, _), placed in self._wants.items():
-            if placed.groups.keys() != self._find_queries(placed.want):
-                self._place(owner, placed)
+        for key, (want, placed) in self._wants.items():
+            if placed.keys() != self._find_queries(want):
+                self._wants[key] = want, self._place(key[0], want, placed)
 
     @property
     def sources(self) -> tuple[SourceKey, ...]:
@@ -203,12 +199,11 @@ class ScrapedValues:
         """Make a want the one of an owner for pods or for endpoints; one without metrics ends it."""
         self.follow()
         key = owner, want.pods is None
-        placed = self._wants.setdefault(key, _Placed(_NOTHING))
-        if placed.want != want:
-            placed.want = want
-            self._place(owner, placed)
+        known, placed = self._wants.get(key, (_NOTHING, {}))
+        if known != want:
+            self._wants[key] = want, self._place(owner, want, placed)
         if not want.metrics:
-            del self._wants[key]
+            self._wants.pop(key, None)
 
     def _find_queries(self, want: _Want) -> frozenset[ScrapeQuery]:
         """Return the queries of the metrics that are scraped by the rules in force."""
@@ -219,19 +214,18 @@ class ScrapedValues:
             entries = map(self.entry_of, want.metrics)
         return frozenset(ScrapeQuery(entry.rule, entry.series) for entry in entries if entry is not None)
 
-    def _place(self, owner: Hashable, placed: _Placed) -> None:
-        """Make the groups and their targets match what an owner wants by the rules in force."""
-        before, queries = placed.groups, self._find_queries(placed.want)
-        placed.groups = {query: set(self._find_groups(placed.want, query.rule)) for query in queries}
-        for query, groups in placed.groups.items():
+    def _place(self, owner: Hashable, want: _Want, before: _Placed) -> _Placed:
+        """Make the groups and their targets match what an owner wants, which it wanted `before`."""
+        placed = {query: set(self._find_groups(want, query.rule)) for query in self._find_queries(want)}
+        for query, groups in placed.items():
             for group in groups:
                 group.wanted.setdefault(query, set()).add(owner)
         for query, groups in before.items():
-            for group in groups - placed.groups.get(query, set()):
+            for group in groups - placed.get(query, set()):
                 group.wanted[query].discard(owner)
                 if not group.wanted[query]:
                     del group.wanted[query]
-        for group in set().union(*before.values(), *placed.groups.values()):
+        for group in set().union(*before.values(), *placed.values()):
             if group.wanted:
                 group.select()
             else:
@@ -240,6 +234,7 @@ class ScrapedValues:
             for target in group.targets:
                 if not target.endpoint.port:
                     self.work.report(target)
+        return placed
 
     def _find_groups(self, want: _Want, rule: Rule) -> Iterator[ScrapeGroup]:
         """Return the groups that answer a query of a rule, for a want of pods with these as targets."""
