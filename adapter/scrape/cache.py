@@ -310,8 +310,11 @@ class ScrapedValues:
             if not target.endpoint.port:
                 self.work.report(target)
                 continue
-            answer, work = group.answer(query, group.targets, now, left)
-            left -= work
+            answer = group.answers.get(query)
+            if answer is None or answer.version != group.version:
+                answer, work = group.answer(query, group.targets, now, left)
+                left -= work
+            answer.read = now
             value, is_seen = target.judge(answer, now, offset, stretch, oldest)
             if target.slowed > 1.0:
                 slowed.add(name)
