@@ -8,7 +8,7 @@ reader never sees a part of a scrape.
 
 import functools
 import math
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -71,7 +71,7 @@ class GroupAnswer:
     """
 
     version: int = -1
-    live: tuple["ScrapeTarget", ...] = ()
+    live: Sequence["ScrapeTarget"] = ()
     result: Answer | None = None
     reason: str = ""
     read: float = 0.0
@@ -110,11 +110,11 @@ class ScrapeGroup:
 
     def live(
         self, now: float, stretch: float, scraped: "ScrapeTarget | None" = None
-    ) -> tuple["ScrapeTarget", ...]:
+    ) -> Sequence["ScrapeTarget"]:
         """Return the targets that answers are over: endpoints whose last good scrape counts, or the pod."""
         if self.source is None:
             return self.targets
-        return tuple(target for target in self.targets if target is scraped or target.counts(now, stretch))
+        return [target for target in self.targets if target is scraped or target.counts(now, stretch)]
 
     def cost(self, query: ScrapeQuery, live: Collection["ScrapeTarget"]) -> int:
         count = sum(target.series.count for target in live)
@@ -125,7 +125,7 @@ class ScrapeGroup:
         answer = self.answers.get(query)
         return (answer is None or answer.version < 0) and all(target.can_answer() for target in live)
 
-    def evaluate(self, query: ScrapeQuery, live: tuple["ScrapeTarget", ...]) -> Steps[GroupAnswer]:
+    def evaluate(self, query: ScrapeQuery, live: Sequence["ScrapeTarget"]) -> Steps[GroupAnswer]:
         """Evaluate a query in steps, between which the series must not change."""
         answer = GroupAnswer(self.version, live)
         compiled, config = query.rule.scraped, query.rule.config.scrape
@@ -141,7 +141,7 @@ class ScrapeGroup:
         return answer
 
     def answer(
-        self, query: ScrapeQuery, live: tuple["ScrapeTarget", ...], now: float, room: int
+        self, query: ScrapeQuery, live: Sequence["ScrapeTarget"], now: float, room: int
     ) -> tuple[GroupAnswer, int]:
         """Return the answer to a query, and how much work it was to evaluate it, which is at most `room`.
 
