@@ -225,6 +225,7 @@ class ScrapedValues:
                 group.wanted[query].discard(owner)
                 if not group.wanted[query]:
                     del group.wanted[query]
+        # Last, so that a group of which an owner wants another metric now keeps its targets.
         for group in set().union(*before.values(), *placed.values()):
             if group.wanted:
                 group.select()
@@ -308,7 +309,7 @@ class ScrapedValues:
             if target.is_fault:
                 fault = fault or target.fault
             if not target.endpoint.port:
-                self.work.report(target)
+                self.work.report(target)  # nothing scrapes it, so the fault would expire
                 continue
             answer = group.answers.get(query)
             if answer is None or answer.version != group.version:

@@ -174,6 +174,7 @@ class ScrapeGroup:
 
         Those over a source pause after they took long. Of a pod all are evaluated with each scrape.
         """
+        # First, also where it pauses: what was answered before is no longer of the newest series.
         self.version += 1
         begun = self.last = self.clock.monotonic()
         if begun < self.pause_until:

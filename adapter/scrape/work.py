@@ -86,7 +86,7 @@ class ScrapeWork:
 
     async def scrape(self, target: ScrapeTarget) -> None:
         """Scrape a target once and notify the listeners; a failure is reported, not raised."""
-        self._follow()
+        self._follow()  # first: by the rules in force it may be gone
         if target.gone:
             return
         time, wall = self._clock.monotonic(), self._clock.wall()
@@ -95,6 +95,7 @@ class ScrapeWork:
             body = await self._fetch(target.endpoint, buffer)
             steps = self._charge_steps(target, target.steps(body, time, wall, self.schedule.stretch))
             job = target.job = self._turns.start(target.group.namespace, steps)
+            # A body that has to give way now takes its processing with it.
             buffer.lost = lambda reason: self._turns.abort(job, ScrapeError("budget", reason))
             await self._turns.finish(job)
             for path in target.group.paths:
