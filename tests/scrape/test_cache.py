@@ -16,7 +16,6 @@ from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
-    Outcome,
     RulesWorld,
     compile_text,
     custom_question,
@@ -162,11 +161,6 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
 # --- the API --------------------------------------------------------------------------------------
 
 
-def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Outcome:
-    given = values if ages is None else ages
-    return vector(*(({"pod": name}, value) for name, value in given.items()))
-
-
 async def ask(here: RulesWorld, request: str = "/namespaces/shop/pods/*/depth") -> CustomAnswer:
     return await here.provider.custom(custom_question(request))
 
@@ -200,7 +194,7 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
 
 
 async def test_prometheus_that_is_slow_is_not_waited_for() -> None:
-    async with scraping(names=("a", "b"), answer=lambda _: answer({"b": 7})) as here:
+    async with scraping(names=("a", "b"), answer=lambda _: vector(({"pod": "b"}, 7))) as here:
         here.scraped.want("x", "shop", ["depth"], [A, B])
         here.reader.bodies["10.0.0.1"] = "depth 3"
         await here.scrape()
