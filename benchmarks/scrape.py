@@ -41,7 +41,7 @@ from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
-from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from benchmarks import common

@@ -36,7 +36,6 @@ from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules.resource import NODES, PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
@@ -58,7 +57,6 @@ class Runtime:
     source_problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
-    endpoints: ScrapedEndpoints
     clock: Clock
     server_clock: ServerClock
     monitoring: Monitoring
@@ -152,7 +150,6 @@ async def open_runtime(
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
-    endpoints = ScrapedEndpoints(scraped, lambda: relister.registry, clock, monitoring, source_problems)
     return Runtime(
         client,
         prometheus.origin,
@@ -163,7 +160,6 @@ async def open_runtime(
         source_problems,
         freshness,
         scraped,
-        endpoints,
         clock,
         client.server_clock,
         monitoring,
@@ -193,7 +189,6 @@ def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvid
         problems,
         runtime.freshness,
         runtime.scraped,
-        runtime.endpoints,
     )
     return RulesMetricsProvider(reader)
 

@@ -219,7 +219,6 @@ class Scaler:
             runtime.resources.current,
             runtime.scraped,
             poller,
-            endpoints=runtime.endpoints,
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
         context = AutoscalerContext(

@@ -48,7 +48,7 @@ class ScalerCaches:
         self.schedules = ScheduleBook(watching, problems, self.changes)
         self.floors = FloorView(runtime.client, runtime.clock, runtime.namespace, problems)
         self.followers = TargetFollowers(self.targets, self.pods)
-        self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
+        self._endpoints = EndpointSubscriptions(runtime.scraped, watching, self.pods)
         self._scrapes = ScrapeSubscriptions(
             runtime.scraped, self.followers, problems.defects, self._endpoints
         )

@@ -39,8 +39,7 @@ from adapter.rules.query_plan import Objects
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.resource import PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
-from adapter.scrape.targets import ScrapedAnswer
+from adapter.scrape.readings import ScrapedAnswer
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
@@ -116,7 +115,6 @@ class ValueReader:
     problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
-    endpoints: ScrapedEndpoints
     became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
     async def sample_objects(
@@ -297,8 +295,8 @@ class ValueReader:
         have none, "" if the metric is not scraped in this process. Callers add the samples up, so an answer
         that lacks a part, or is overdue, gives way to Prometheus.
         """
-        await self.endpoints.prepare(entry, parts)
-        reading = self.endpoints.read(entry, parts)
+        await self.scraped.prepare(entry, "", (), parts)
+        reading = self.scraped.read_endpoints(entry, parts)
         if reading is None:
             return None, -math.inf, ""
         elements = reading.elements

@@ -41,7 +41,7 @@ from adapter.model.timestamps import SECOND
 from adapter.provider import reader
 from adapter.provider.reader import Values
 from adapter.rules.query import milli_of
-from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
 from tests.autoscaler.metrics.test_sources import CONTAINER
 from tests.autoscaler.test_schedules import HandLoopClock

@@ -33,9 +33,9 @@ from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.scrape.bodies import BodyBuffer
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
-from adapter.scrape.targets import ScrapedAnswer
+from adapter.scrape.readings import ScrapedAnswer
+from adapter.scrape.targets import ScrapeTarget
 from adapter.server.api import paths, query_string
 from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
@@ -284,7 +284,6 @@ class RulesWorld:
             per_second=2000,
             random=lambda: 0.0,
         )
-        self.endpoints = ScrapedEndpoints(self.scraped, lambda: relister.registry, clock, monitoring, met)
         known: Any = resources or FakeResources()
         self.scaler = reader = ValueReader(
             Resolver(known, fakes["names"], relister, met),
@@ -294,15 +293,20 @@ class RulesWorld:
             met,
             FRESHNESS,
             self.scraped,
-            self.endpoints,
         )
         self.provider = RulesMetricsProvider(reader)
         self.resource_provider = ResourceProvider(reader, fakes["running"], fakes["nodes"])
 
     async def scrape(self) -> None:
         """Scrape every pod that is wanted, now."""
-        for key in [key for key in self.scraped._targets if key in self.scraped._schedule._timers]:
-            await self.scraped._scrape(key)
+        for target in self.targets():
+            if target.endpoint.port:
+                await self.scraped.work.scrape(target)
+
+    def targets(self, *names: str) -> list[ScrapeTarget]:
+        """Return the targets of pods and endpoints, or those of some pods."""
+        groups = (*self.scraped._pods.values(), *self.scraped._sources.values())
+        return [target for group in groups for target in group.targets if not names or target.pod in names]
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a self-metric's value, 0 when it was never touched."""

@@ -45,8 +45,7 @@ from adapter.provider.reader import PARTIAL, ValueReader, Values
 from adapter.provider.resource import ResourceProvider
 from adapter.rules import matchers
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from adapter.telemetry.problems import UNFETCHED
 
 _T = TypeVar("_T")
@@ -70,10 +69,8 @@ class SourceFactory:
     api: MetricsAPI
     catalogue: Callable[[], Catalogue]
     scraped: ScrapedValues | None
-    """None if no pods are scraped."""
+    """None if nothing is scraped."""
     poller: Poller
-    endpoints: ScrapedEndpoints | None = None
-    """None if no endpoints are scraped."""
     api_period: float = HPA_PERIOD
 
     def open(self, metric: hpa.MetricSpec, subscriber: Subscriber) -> MetricSource:
@@ -117,9 +114,9 @@ class SourceFactory:
 
     def _open_external(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         open_feed = functools.partial(self._poll_external, metric, narrowed, subscriber)
-        if self.endpoints is None:
+        if self.scraped is None:
             return open_feed()
-        return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
+        return ScrapedExternalSource(metric, subscriber, open_feed, self.scraped, narrowed)
 
     def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
         question = CustomQuestion(

@@ -23,17 +23,17 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.query import OVERFLOW, TOO_LARGE, Dropped
 from adapter.rules.registry import ExternalEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
-from adapter.scrape.targets import ScrapedAnswer, ScrapedEntry
+from adapter.scrape.readings import EndpointReading, ScrapedAnswer, ScrapedEntry
 
 
 @dataclass(slots=True, eq=False)
 class ScrapedSource(MetricSource):
-    """A scraped metric of the metrics API `api`; `open_feed` polls Prometheus."""
+    """A scraped metric; `open_feed` polls Prometheus."""
 
     metric: str
     subscriber: Subscriber
     open_feed: Callable[[], PolledSource]
+    scraped: ScrapedValues
     fallback: PolledSource | None = field(default=None, init=False)
 
     def polled(self) -> PolledSource:
@@ -77,7 +77,6 @@ def _convert(
 class ScrapedPodsSource(ScrapedSource):
     """A metric of scraped pods; Prometheus answers for pods without a scrape."""
 
-    scraped: ScrapedValues
     matchers: tuple[Matcher, ...]
     """Those of the selector of the metric."""
 
@@ -174,12 +173,11 @@ _EMPTY = "no metrics returned from external metrics API"
 class ScrapedExternalSource(ScrapedSource):
     """An external metric that is scraped from endpoints; Prometheus answers for all of them or none."""
 
-    endpoints: ScrapedEndpoints
     narrowed: LabelSelector
 
     def read(self, context: ReadContext) -> Reading:
-        self.endpoints.follow()  # the rules may have changed
-        entry = self.endpoints.entry_of(self.metric)
+        self.scraped.follow()  # the rules may have changed
+        entry = self.scraped.external_entry(self.metric)
         look = None if entry is None else self._look(entry)
         self.fault = "" if look is None else look.fault
         if entry is None or look is None:
@@ -187,8 +185,7 @@ class ScrapedExternalSource(ScrapedSource):
         if not look.elements:
             return self._instead(look, context)
         self.close()  # a feed that stays open would poll Prometheus in vain
-        scraped = self.endpoints.scraped
-        self.sampled, self.span = span_of(look.time), scraped.span_of(entry)
+        self.sampled, self.span = span_of(look.time), self.scraped.span_of(entry)
         shown = enumerate(element.value for element in look.elements)
         values = _convert(entry, shown, "external", "a value of {path}")
         if isinstance(values, Unavailable):
@@ -201,7 +198,7 @@ class ScrapedExternalSource(ScrapedSource):
             return Unavailable("NoMetrics", text)
         if not values:
             return Unavailable("NoMetrics", _EMPTY)
-        window = round(scraped.covered_seconds(entry) * SECOND)
+        window = round(self.scraped.covered_seconds(entry) * SECOND)
         then = ready_then(self.sampled, window, None, context.now, context.least_ready)
         return ExternalReading(tuple(values.values()), then, look.overdue)
 
@@ -211,7 +208,7 @@ class ScrapedExternalSource(ScrapedSource):
             parts = rule_queries.external_matchers(entry.rule, self.narrowed, self.subscriber.key.namespace)
         except (NamingError, UnsupportedSelectorError):
             return None  # the same for Prometheus, which reports it
-        return self.endpoints.read(entry, parts)
+        return self.scraped.read_endpoints(entry, parts)
 
     def _instead(self, look: EndpointReading, context: ReadContext) -> Reading:
         """Return Prometheus' value if its samples are newer than the last scrape, else the reason."""

@@ -32,7 +32,7 @@ from adapter.model.learned_usage import GREATEST_RATIO, MOST_LEARNED, LearnedUsa
 from adapter.model.timestamps import SECOND, span_of, write_instant
 from adapter.rules.compile import UsageEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedValue
+from adapter.scrape.readings import ScrapedValue
 
 LEAST = 20
 """The least usage of a container that shows a ratio, in thousandths: below it, the rest of the pod weighs."""

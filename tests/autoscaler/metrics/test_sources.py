@@ -171,9 +171,8 @@ class SourceBench:
 
     async def scrape_again(self, *names: str) -> None:
         """Scrape some of the pods that are scraped."""
-        for key in list(self.here.scraped._targets):
-            if key[1] in names:
-                await self.here.scraped._scrape(key)
+        for target in self.here.targets(*names):
+            await self.here.scraped.work.scrape(target)
 
     @property
     def feed(self) -> Feed:
