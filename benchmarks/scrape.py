@@ -41,7 +41,7 @@ from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
-from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from benchmarks import common
@@ -201,10 +201,10 @@ class OwnUsages:
         rule = SimpleNamespace(path="resourceRules.cpu.scrape", config=config, scraped=counts)
         self._entry: Any = SimpleNamespace(rule=rule, container="app")
         self._feed = SimpleNamespace(answer=None)
-        usual: Any = SimpleNamespace(feed=self._feed, read=self._read_usual, sampled=0, span=0)
-        subscriber: Any = SimpleNamespace(namespace="shop")
+        key = SimpleNamespace(namespace="shop")
+        usual: Any = SimpleNamespace(feed=self._feed, read=self._read_usual, key=key, sampled=0, span=0)
         own: Any = self
-        self._source = OwnUsageSource(usual, own, subscriber, "")
+        self._source = OwnUsageSource(usual, own, "")
 
     def run(self, seconds: int) -> None:
         for _ in range(seconds):

@@ -30,7 +30,7 @@ from adapter.autoscaler.autoscaler_sources import AutoscalerSource
 from adapter.autoscaler.changes import Changes
 from adapter.autoscaler.decide.observation import PodsReading, Reading
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.autoscaler.registry import AutoscalerRegistry, Controller
 from adapter.compose.clock import SystemClock
 from adapter.garbage import ShortCollections
@@ -177,21 +177,18 @@ class _Scrapes:
     def remove(self, _: object) -> None: ...
 
 
-class _Source:
+class _Source(MetricSource):
     """A value for each pod; each call builds a new reading."""
 
-    span = 1_000_000_000
-
     def __init__(self, site: Subscriber) -> None:
+        super().__init__()
         self._site = site
-        self.sampled = 0
+        self.span = 1_000_000_000
 
     def read(self, view: ReadContext) -> Reading:
         self.sampled = taken = view.now - 500_000_000
         values = dict.fromkeys(self._site.names(), 20_400)
         return PodsReading(values, dict.fromkeys(values, (taken, 1_000_000_000)))
-
-    def close(self) -> None: ...
 
 
 class _World(tick.World):

@@ -27,7 +27,7 @@ from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
@@ -172,15 +172,14 @@ class Pods:
         return ""
 
 
-class _Source:
+class _Source(MetricSource):
     """A metric source with a value for each pod by name; each call builds a new reading."""
 
-    span = 1_000_000_000
-
     def __init__(self, world: World, site: Subscriber) -> None:
+        super().__init__()
         self._world = world
         self._values = dict.fromkeys(site.names(), world.value)
-        self.sampled = 0
+        self.span = 1_000_000_000
 
     def set_value(self, value: int) -> None:
         self._values = dict.fromkeys(self._values, value)

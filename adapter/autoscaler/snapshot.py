@@ -37,10 +37,10 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.removal import count_idle
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key
-from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
+from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.idleness import NO_IDLENESS, NO_VALUES, Idleness, Values
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import NotSyncedError
@@ -390,7 +390,7 @@ class Subscriptions:
             reading = source.read(context) if is_read else _TOO_MANY
             sampled, span = source.sampled, source.span
             usual, slow = source, ""
-            if self._opened.own_usages and isinstance(source, OwnUsageSource):
+            if isinstance(source, OwnUsageSource):
                 usual, slow = source.slow, source.why
             if isinstance(reading, Ways):
                 first, *others = reading.ways
@@ -399,8 +399,8 @@ class Subscriptions:
                 reading = Ways((first, *later))
             elif not isinstance(reading, Unavailable):
                 reading = completed(reading, usual.sampled, usual.span, by_pods=by_pods)
-            fault = getattr(source, "scrape_fault", "")
-            inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow, fault))
+            description = metric.description
+            inputs.append(MetricInput(description, reading, sampled, span, usual.span, slow, source.fault))
         if self._wanted.ranking is not None:
             self._rank(self._wanted.ranking, inputs, context)
         return tuple(inputs)

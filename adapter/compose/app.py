@@ -174,7 +174,7 @@ async def run_scaler(
 
         def build_usages(pods: PodCache) -> ResourceProvider:
             running = ObjectLister(runtime.watching, fields=RUNNING_PODS, pods=pods)
-            return providers.open_usages(runtime, running, running)
+            return ResourceProvider(provider.reader, running, running)
 
         scaler = _open_scaler(options, runtime, provider, build_usages)
         rules = providers.open_rules(options, runtime, files, parsed)
@@ -278,10 +278,10 @@ def _open_scaler(
     pods: PodCache | None = None,
 ) -> "Scaler":
     from adapter.compose.scaler import Scaler  # noqa: PLC0415 - as above
-    from adapter.provider.scaler_provider import ScalerProvider  # noqa: PLC0415 - as above
 
-    values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.source_problems)
-    return Scaler(options, runtime, values, build_usages, random=random.random, pods=pods)
+    scaler = Scaler(options, runtime, provider.reader, build_usages, random=random.random, pods=pods)
+    provider.reader.became_ready = scaler.caches.pods.became_ready
+    return scaler
 
 
 async def _start(part: LocalPages | MetricsServer | ProbeListener, stack: AsyncExitStack) -> None:

@@ -29,12 +29,13 @@ from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.metrics import RulesMetricsProvider
+from adapter.provider.reader import ValueReader
 from adapter.provider.relist import Relister
-from adapter.provider.resource import DescribedObjects, ResourceProvider
+from adapter.provider.resolver import Resolver
+from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules.resource import NODES, PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
@@ -56,7 +57,6 @@ class Runtime:
     source_problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
-    endpoints: ScrapedEndpoints
     clock: Clock
     server_clock: ServerClock
     monitoring: Monitoring
@@ -150,7 +150,6 @@ async def open_runtime(
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
-    endpoints = ScrapedEndpoints(scraped, lambda: relister.registry, clock, monitoring, source_problems)
     return Runtime(
         client,
         prometheus.origin,
@@ -161,7 +160,6 @@ async def open_runtime(
         source_problems,
         freshness,
         scraped,
-        endpoints,
         clock,
         client.server_clock,
         monitoring,
@@ -175,38 +173,22 @@ def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     objects = ObjectLister(runtime.watching, pods=pods)
     provider = open_provider(runtime, objects)
     running = ObjectLister(runtime.watching, fields=RUNNING_PODS, pods=pods)
-    usages = open_usages(runtime, running, objects)
+    usages = ResourceProvider(provider.reader, running, objects)
     return Providers(objects, running if pods is None else objects, provider, usages)
 
 
 def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvider:
-    return RulesMetricsProvider(
-        runtime.resources,
-        objects,
+    problems = runtime.source_problems
+    reader = ValueReader(
+        Resolver(runtime.resources, objects, runtime.relister, problems),
         runtime.cache,
-        runtime.relister,
         runtime.clock,
         runtime.monitoring,
-        runtime.source_problems,
-        freshness=runtime.freshness,
-        scraped=runtime.scraped,
-        endpoints=runtime.endpoints,
+        problems,
+        runtime.freshness,
+        runtime.scraped,
     )
-
-
-def open_usages(runtime: Runtime, running: DescribedObjects, objects: DescribedObjects) -> ResourceProvider:
-    """Build the provider of cpu and memory, for the pods of `running` and the nodes of `objects`."""
-    return ResourceProvider(
-        runtime.resources,
-        running,
-        objects,
-        runtime.cache,
-        runtime.relister,
-        runtime.clock,
-        runtime.monitoring,
-        runtime.source_problems,
-        freshness=runtime.freshness,
-    )
+    return RulesMetricsProvider(reader)
 
 
 def open_rules(

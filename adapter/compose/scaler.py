@@ -33,8 +33,8 @@ from adapter.kubernetes.ownership.term import Term
 from adapter.model import timestamps
 from adapter.model.autoscaling import slices
 from adapter.model.clock import DecisionClock
+from adapter.provider.reader import ValueReader
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler_provider import ScalerProvider
 from adapter.steps import run_steps
 
 LOOK = 0.05  # seconds between two looks at the caches until they are synced
@@ -53,7 +53,7 @@ class Scaler:
         self,
         options: Options,
         runtime: Runtime,
-        provider: ScalerProvider,
+        reader: ValueReader,
         build_usages: Callable[[PodCache], ResourceProvider],
         *,
         random: Callable[[], float],
@@ -67,7 +67,7 @@ class Scaler:
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self.caches = ScalerCaches(runtime, pods, period)
         self._writes = ScalerWrites(runtime, self.caches, options.kube_api_write_qps, random)
-        self._providers = provider, build_usages(self.caches.pods)
+        self._providers = reader, build_usages(self.caches.pods)
         histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, runtime.problems)
         self._forecasts = ForecastBook(self._forecaster, histories.build_queries, runtime.monitoring)
@@ -219,7 +219,6 @@ class Scaler:
             runtime.resources.current,
             runtime.scraped,
             poller,
-            endpoints=runtime.endpoints,
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
         context = AutoscalerContext(

@@ -48,7 +48,7 @@ class ScalerCaches:
         self.schedules = ScheduleBook(watching, problems, self.changes)
         self.floors = FloorView(runtime.client, runtime.clock, runtime.namespace, problems)
         self.followers = TargetFollowers(self.targets, self.pods)
-        self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
+        self._endpoints = EndpointSubscriptions(runtime.scraped, watching, self.pods)
         self._scrapes = ScrapeSubscriptions(
             runtime.scraped, self.followers, problems.defects, self._endpoints
         )
@@ -61,7 +61,6 @@ class ScalerCaches:
         runtime.relister.subscribe(self._scrapes.rules_changed.set)
         runtime.relister.subscribe(self._endpoints.wake.set)
         runtime.scraped.subscribe(self.changes.note_scraped)
-        runtime.scraped.follow_readiness(self.pods.became_ready)
 
     def tasks(self, runtime: Runtime) -> dict[str, Coroutine[Any, Any, None]]:
         """Return what to run for them, by name."""

@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
 
 from cachetools import TTLCache
 
@@ -19,6 +18,7 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
 from adapter.model.visible import counted, listed
+from adapter.prometheus.series import SeriesLister
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import show_series
@@ -47,17 +47,12 @@ _EMPTY_AGAIN = 30.0
 Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
 
-class Lister(Protocol):
-    async def series(self, selectors: Sequence[str], start: float) -> Lists:
-        """Return the series of each selector since `start` (epoch seconds), or why there is no answer."""
-
-
 class Relister:
     """Owns the registry. `run` is its only task; `adopt` replaces the rules."""
 
     def __init__(
         self,
-        lister: Lister,
+        lister: SeriesLister,
         clock: Clock,
         monitoring: Monitoring,
         problems: ProblemLog,

@@ -7,53 +7,33 @@ to its owner.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from adapter.errors import InternalError, KubernetesError, NotFoundError, NotSyncedError
-from adapter.model.label_selectors import LabelSelector
+from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.resources import APIResource
 from adapter.provider.relist import Relister
 from adapter.rules.compile import Rule
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.telemetry.problems import UNFETCHED, UNLISTED, SourceProblems
 
 
-class ObjectNames(Protocol):
-    """The names of the objects that match a selector, from the object cache."""
-
-    async def names(
-        self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[str, ...]:
-        """Return names in the order the API server lists them; NotSyncedError, KubernetesError."""
-
-
-class Resources(Protocol):
-    """The kinds of the cluster, as the API server's discovery lists them."""
-
-    def current(self) -> Catalogue:
-        """Return the catalogue as last read; NotSyncedError before the first read."""
-
-    async def refresh(self) -> Catalogue:
-        """Read the catalogue again unless that was done lately; return what is known then."""
-
-
+@dataclass(slots=True, eq=False)
 class Resolver:
     """Finds the rules and objects of questions. Errors are prometheus-adapter's, word for word."""
 
-    def __init__(
-        self, resources: Resources, objects: ObjectNames, relister: Relister, problems: SourceProblems
-    ) -> None:
-        self._resources = resources
-        self._objects = objects
-        self._relister = relister
-        self._problems = problems
+    resources: CatalogueSource
+    objects: ObjectLister
+    relister: Relister
+    problems: SourceProblems
 
     def canonical_resource(self, resource: str) -> str | None:
         """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
         name, _, group = resource.partition(".")
         try:
-            kind = self._resources.current().lookup(name, group or None)
+            kind = self.resources.current().lookup(name, group or None)
         except NotSyncedError:
             return None
         return str(kind.group_resource) if kind is not None else None
@@ -65,9 +45,9 @@ class Resolver:
 
     async def find_external(self, metric: str) -> ExternalEntry | None:
         """Return what answers an external metric, None where no rule does."""
-        entry = self._relister.registry.external.get(metric)
-        if entry is None and await self._look_up(metric, self._relister.ruleset.external):
-            entry = self._relister.registry.external.get(metric)
+        entry = self.relister.registry.external.get(metric)
+        if entry is None and await self._look_up(metric, self.relister.ruleset.external):
+            entry = self.relister.registry.external.get(metric)
         return entry
 
     async def custom(self, question: CustomQuestion) -> tuple[CustomEntry, tuple[str, ...]]:
@@ -89,13 +69,13 @@ class Resolver:
         if question.name is not None:
             return entry, (question.name,)
         try:
-            names = await self._objects.names(entry.resource, question.namespace, question.objects)
+            names = await self.objects.names(entry.resource, question.namespace, question.objects)
         except (KubernetesError, NotSyncedError) as error:
             kind = str(entry.resource.group_resource)
-            self._problems.report("list", "objects cannot be listed", str(error), kind)
+            self.problems.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        if self._problems.reported:  # the failure is that of the kind, not of the question
-            self._problems.expire("list", str(entry.resource.group_resource), after=0.0)
+        if self.problems.reported:  # the failure is that of the kind, not of the question
+            self.problems.expire("list", str(entry.resource.group_resource), after=0.0)
         if not names:
             raise unknown(question)
         return entry, names
@@ -113,12 +93,12 @@ class Resolver:
         name, _, group = question.resource.partition(".")
         known = True
         try:
-            if (resource := self._resources.current().lookup(name, group or None)) is not None:
+            if (resource := self.resources.current().lookup(name, group or None)) is not None:
                 return resource
         except NotSyncedError:
             known = False
         try:
-            return (await self._resources.refresh()).lookup(name, group or None)
+            return (await self.resources.refresh()).lookup(name, group or None)
         except (KubernetesError, NotSyncedError) as error:
             if known:
                 return None  # the catalogue reports the failure; the last one read does not have the name
@@ -126,16 +106,16 @@ class Resolver:
 
     async def _entry(self, resource: APIResource, question: CustomQuestion) -> CustomEntry | None:
         key = CustomMetricInfo(resource.group_resource, question.namespace is not None, question.metric)
-        entry = self._relister.registry.custom.get(key)
-        if entry is None and await self._look_up(question.metric, self._relister.ruleset.custom):
-            entry = self._relister.registry.custom.get(key)
+        entry = self.relister.registry.custom.get(key)
+        if entry is None and await self._look_up(question.metric, self.relister.ruleset.custom):
+            entry = self.relister.registry.custom.get(key)
         return entry
 
     async def _look_up(self, metric: str, rules: Sequence[Rule]) -> bool:
         """Return whether the registry may know a metric now that it did not know before."""
-        if rules and await self._relister.look_up(metric, rules):
+        if rules and await self.relister.look_up(metric, rules):
             return True
-        if not self._relister.attempted.is_set():
+        if not self.relister.attempted.is_set():
             raise InternalError(UNFETCHED)
         return False
 

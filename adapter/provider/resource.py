@@ -7,25 +7,20 @@ without a whole usage is left out of the answer; absent is never zero.
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from adapter import errors
-from adapter.kubernetes.cache.lister import LabeledObject
+from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
 from adapter.model import field_selectors
-from adapter.model.clock import Clock
 from adapter.model.field_selectors import FieldSelector
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
-from adapter.model.resources import APIResource
 from adapter.prometheus.answers import Freshness, ObjectAnswer
-from adapter.prometheus.query_cache import QueryCache
-from adapter.provider.relist import Relister
-from adapter.provider.resolver import Resources
+from adapter.provider.reader import ValueReader
 from adapter.rules import resource as usages
 from adapter.rules.query_plan import Objects
 from adapter.rules.resource import KINDS, PODS, ResourceQuery, ResourceRules, UsageSamples
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import UNLISTED, SourceProblems
+from adapter.telemetry.problems import UNLISTED
 
 _GROUP = "metrics.k8s.io"
 
@@ -46,50 +41,23 @@ class _Terms(NamedTuple):
     sampled: bool
 
 
-class DescribedObjects(Protocol):
-    """The objects of the cluster with their labels, from the object cache; errors as `ObjectLister.names`."""
-
-    async def select(
-        self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[LabeledObject, ...]:
-        """Return the objects that match, by namespace, then name."""
-
-    async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
-        """Return one object, None where it does not exist."""
-
-    def count(self, resource: APIResource) -> int:
-        """Return how many objects of a kind are known."""
-
-
+@dataclass(slots=True, eq=False)
 class ResourceProvider:
-    """Answers questions about the cpu and memory of pods and nodes."""
+    """Answers questions about the cpu and memory of the pods of `running`, and of nodes.
 
-    def __init__(
-        self,
-        resources: Resources,
-        running: DescribedObjects,
-        objects: DescribedObjects,
-        cache: QueryCache,
-        relister: Relister,
-        clock: Clock,
-        monitoring: Monitoring,
-        problems: SourceProblems,
-        *,
-        freshness: Freshness,
-    ) -> None:
-        """Take running pods from `running`, nodes from `objects`, and the rules in force from `relister`."""
-        self._resources = resources
-        self._objects = {"pods": running, "nodes": objects}
-        self._cache = cache
-        self._relister = relister
-        self._clock = clock
-        self._monitoring = monitoring
-        self._problems = problems
-        self.freshness = freshness
+    Rules, queries and reports are those of `reader`.
+    """
+
+    reader: ValueReader
+    running: ObjectLister
+    nodes: ObjectLister
 
     @property
     def answers(self) -> bool:
-        return self._relister.ruleset.resource is not None
+        return self.reader.resolver.relister.ruleset.resource is not None
+
+    def _objects(self, question: ResourceQuestion) -> ObjectLister:
+        return self.running if question.resource == "pods" else self.nodes
 
     async def resource(self, question: ResourceQuestion, ttl: float | None = None) -> ResourceAnswer:
         """Return the usage of one object or of all that match; StatusError as prometheus-adapter answers.
@@ -99,7 +67,7 @@ class ResourceProvider:
         a namespace, such an answer is accepted and marked, and the times of the samples are asked for too.
         Answers are then used for so many seconds if that is longer than usual.
         """
-        rules = self._relister.ruleset.resource
+        rules = self.reader.resolver.relister.ruleset.resource
         if rules is None:
             raise errors.UnavailableError("no resource rules are in force")
         kind = KINDS[question.resource]
@@ -107,9 +75,9 @@ class ResourceProvider:
         by_namespace: dict[str, list[LabeledObject]] = {}
         for described in await self._find(question):
             by_namespace.setdefault(described.namespace, []).append(described)
-        resource = self._resources.current().find(kind)
-        expected = self._objects[question.resource].count(resource) if resource is not None else 0
-        freshness = self.freshness
+        resource = self.reader.resolver.resources.current().find(kind)
+        expected = 0 if resource is None else self._objects(question).count(resource)
+        freshness = self.reader.freshness
         if ttl is not None and ttl > freshness.ttl:
             freshness = Freshness(ttl, max(ttl, freshness.max_age), freshness.ahead, repeats=True)
         terms = _Terms(expected, freshness, ttl is not None)
@@ -129,12 +97,18 @@ class ResourceProvider:
         # An answer that lacks a namespace is not cached: the next request may find it.
         fresh_until = -math.inf
         if given and None not in answers:
-            fresh_until = min(answer.asked for answer in given) + self.freshness.refresh_after
+            fresh_until = min(answer.asked for answer in given) + self.reader.freshness.refresh_after
         stands_in = any(answer.failure is not None for answer in given)
         partial = any(answer.partial is not None for answer in given)
         times = _sample_times(answers) if terms.sampled and rules.pair(kind).tells_ages else None
         return ResourceAnswer(
-            tuple(items), rules.config.window, self._clock.wall(), fresh_until, stands_in, partial, times
+            tuple(items),
+            rules.config.window,
+            self.reader.clock.wall(),
+            fresh_until,
+            stands_in,
+            partial,
+            times,
         )
 
     async def _ask_namespaces(
@@ -162,10 +136,10 @@ class ResourceProvider:
 
     async def _find(self, question: ResourceQuestion) -> Sequence[LabeledObject]:
         """Return the objects that the question is about; NotFoundError for an unknown name."""
-        objects, kind = self._objects[question.resource], str(KINDS[question.resource])
+        objects, kind = self._objects(question), str(KINDS[question.resource])
         chosen: Sequence[LabeledObject]
         try:
-            resource = self._resources.current().find(KINDS[question.resource])
+            resource = self.reader.resolver.resources.current().find(KINDS[question.resource])
             if resource is None:
                 raise errors.InternalError(UNLISTED)
             if question.name is None:
@@ -179,9 +153,11 @@ class ResourceProvider:
                 one = await objects.find(resource, question.namespace or "", question.name)
                 chosen = () if one is None else (one,)
         except (errors.KubernetesError, errors.NotSyncedError) as error:
-            self._problems.report("list", "objects cannot be listed", str(error), kind)
+            self.reader.problems.report("list", "objects cannot be listed", str(error), kind)
             raise errors.InternalError(UNLISTED) from error
-        self._problems.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
+        self.reader.problems.expire(
+            "list", kind, after=0.0
+        )  # the failure is that of the kind, not of the question
         if question.name is not None and not chosen:
             details: dict[str, object] = {"name": question.name, "kind": question.resource}
             raise errors.NotFoundError(f'{question.resource} "{question.name}" not found', details)
@@ -200,8 +176,8 @@ class ResourceProvider:
         if len(given) < len(queries):
             return None
         times = [answer.asked for answer in given]
-        if terms.freshness.repeats and max(times) - min(times) > self.freshness.ttl:
-            return await self._ask_all(rules, kind, objects, terms._replace(freshness=self.freshness))
+        if terms.freshness.repeats and max(times) - min(times) > self.reader.freshness.ttl:
+            return await self._ask_all(rules, kind, objects, terms._replace(freshness=self.reader.freshness))
         return given
 
     async def _usages(
@@ -225,9 +201,11 @@ class ResourceProvider:
             if isinstance(usage, ObjectUsage):
                 items.append(usage)
             elif usage is not None:
-                self._monitoring.dropped.labels(reason=usage.reason).inc()
+                self.reader.monitoring.dropped.labels(reason=usage.reason).inc()
                 place = f"{namespace}/{name}" if namespace else name
-                self._problems.report("value", "usage left out", usage.text, rules.config.path, object=place)
+                self.reader.problems.report(
+                    "value", "usage left out", usage.text, rules.config.path, object=place
+                )
             if number % _STEP == 0:
                 await asyncio.sleep(0)
         return items
@@ -238,18 +216,18 @@ class ResourceProvider:
         """Return the samples of the objects, None after a failure, which is logged. TooManyRequestsError."""
         try:
             metric = query.metric_query(kind)
-            answer = await self._cache.ask_objects(
+            answer = await self.reader.cache.ask_objects(
                 metric, objects, terms.freshness, terms.expected, takes_partial=terms.sampled
             )
         except (errors.NamingError, errors.TemplateError) as error:
-            self._problems.report("render", "query cannot be built", str(error), query.path)
+            self.reader.problems.report("render", "query cannot be built", str(error), query.path)
             return None
         except errors.PrometheusError as error:
             if error.kind == "busy":
-                raise self._problems.unfetched(error, query.path) from error
-            self._problems.failed(error, query.path)
+                raise self.reader.problems.unfetched(error, query.path) from error
+            self.reader.problems.failed(error, query.path)
             return None
-        self._problems.answered(query.path, answer.asked, answer.failure or answer.partial)
+        self.reader.problems.answered(query.path, answer.asked, answer.failure or answer.partial)
         return answer
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError, in_order
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
 from adapter.provider import text_files
 from adapter.provider.relist import Relister
-from adapter.provider.resolver import Resources
 from adapter.rules import compile as compiler
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -130,7 +130,7 @@ class RuleSource:
 
     files: RulesFiles
     parsed: Parsed
-    resources: Resources
+    resources: CatalogueSource
     relister: Relister
     clock: Clock
     monitoring: Monitoring

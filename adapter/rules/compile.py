@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import promql_parser as promql
 
 from adapter.config.rules_config import (
+    OnNaN,
     OnWarnings,
     ResourceRuleConfig,
     ResourceRulesConfig,
@@ -20,10 +21,11 @@ from adapter.config.rules_config import (
     fault_at,
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
+from adapter.model import quantity
 from adapter.model.resources import APIResource, Catalogue
 from adapter.rules import lookback, matchers, naming, parsing
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
-from adapter.rules.query import QueryRule
+from adapter.rules.query import Dropped, QueryRule, milli_of
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
 from adapter.rules.scrape import scraped_query
 from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
@@ -53,6 +55,13 @@ class Rule(QueryRule):
     age: QueryRule
     scraped: ScrapedQuery | None = None
     named_series: str = ""
+
+    def milli(self, value: float) -> int | Dropped:
+        """Return thousandths of a sample's value as `milli_of`, by the rule's `onNaN`."""
+        try:
+            return quantity.milli_from_float(value)  # most values are numbers, and there are many
+        except OverflowError:
+            return milli_of(value, nan_is_zero=self.config.on_nan is OnNaN.ZERO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,10 @@ class AgeQuery(NamedTuple):
         times = self._times(ages)
         return [item for item in items if times.get(self.key(item.labels), -math.inf) >= oldest]
 
-    def oldest(self, items: Iterable[Sample], ages: Iterable[Sample]) -> float | None:
-        """Return the time of the oldest sample behind the items (epoch seconds), None if one is not known."""
+    def oldest(self, items: Iterable[Mapping[str, str]], ages: Iterable[Sample]) -> float | None:
+        """Return the time of the oldest sample behind items with these labels, None if one is not known."""
         times = self._times(ages)
-        known = [times.get(self.key(item.labels), math.nan) for item in items]
+        known = [times.get(self.key(labels), math.nan) for labels in items]
         return min(known) if known and all(map(math.isfinite, known)) else None
 
     def _times(self, ages: Iterable[Sample]) -> dict[object, float]:

@@ -164,10 +164,15 @@ class Dropped(str):
 NAN = Dropped("nan")
 INFINITE = Dropped("infinite")
 HISTOGRAM = Dropped("histogram")
+OVERFLOW = Dropped("overflow")
+"""A value beyond 64 bits makes its metric unavailable: it is an error, and is not left out."""
+
+TOO_LARGE = "beyond 9.2e15, the limit of a quantity"
+"""What such a value is."""
 
 
 def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
-    """Return thousandths of a sample's value, or why it has no value. Raises OverflowError beyond 64 bits.
+    """Return thousandths of a sample's value, or why it has no value.
 
     NaN, infinities and native histograms are absent; `onNaN: zero` restores prometheus-adapter's 0 for NaN.
     """
@@ -175,7 +180,7 @@ def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
         return quantity.milli_from_float(value)
     except OverflowError:
         if math.isfinite(value):
-            raise
+            return OVERFLOW
     if value is metrics.HISTOGRAM:
         return HISTOGRAM
     if math.isinf(value):

@@ -21,7 +21,6 @@ NODES = GroupResource("", "nodes")
 KINDS: Mapping[str, GroupResource] = {"pods": PODS, "nodes": NODES}
 
 NEGATIVE = Dropped("negative")
-OVERFLOW = Dropped("overflow")
 INCOMPLETE = Dropped("incomplete")
 
 
@@ -127,7 +126,4 @@ def _milli(value: float) -> int | Dropped:
     """Return thousandths, truncated as upstream does, or why a value is absent, which upstream makes 0."""
     if -math.inf < value < 0:
         return NEGATIVE
-    try:
-        return milli_of(value, nan_is_zero=False)
-    except OverflowError:
-        return OVERFLOW
+    return milli_of(value, nan_is_zero=False)

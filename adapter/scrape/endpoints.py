@@ -8,6 +8,7 @@ An endpoint that ought to be read and cannot be is `missing`: what the others ex
 """
 
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +17,21 @@ from typing import NamedTuple
 from adapter.config.rules_config import Access, EndpointSource
 from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, WatchedSlice
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.scrape.cache import listens_since
+from adapter.model.timestamps import SECOND
 
 MOST_ENDPOINTS = 1000
 """Bound on the endpoints of one rule."""
 
+STARTING_SECONDS = 5.0
+"""A pod that is Ready for less time may not listen yet: without a readiness probe it is Ready at once."""
+
 _SHOWN = 3
 _NAME = 63  # characters of a name or address that are shown
+
+
+def listens_since(pod: WatchedPod) -> float:
+    """Return from when on a scrape of the pod that fails is a fault (epoch seconds)."""
+    return pod.ready_since / SECOND + STARTING_SECONDS if pod.ready == "True" else math.inf
 
 
 class Endpoint(NamedTuple):
@@ -51,6 +60,9 @@ class FoundEndpoints(NamedTuple):
     def trouble(self) -> str:
         """Why endpoints are not found or must not be scraped, "" otherwise."""
         return self.reason or (self.missing[0] if self.refused else "")
+
+
+NOT_FOUND = FoundEndpoints((), "its endpoints are not known yet", known=False)
 
 
 @dataclass(slots=True)

@@ -135,16 +135,14 @@ class ScrapeSchedule(Generic[KeyT]):
             planned.task = self._group.create_task(self._scrape(key), name="scrape")
 
 
+@dataclass(slots=True, eq=False)
 class ScrapeJob:
     """Work as an iterator of small steps. `seconds` is the time that it has taken so far."""
 
-    __slots__ = ("done", "namespace", "seconds", "steps")
-
-    def __init__(self, namespace: str, steps: Generator[None, None, None]) -> None:
-        self.namespace = namespace
-        self.steps = steps
-        self.seconds = 0.0
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    namespace: str
+    steps: Generator[None, None, None]
+    done: asyncio.Future[None]
+    seconds: float = 0.0
 
 
 class FairTurns:
@@ -160,7 +158,7 @@ class FairTurns:
         self._running: ScrapeJob | None = None
 
     def start(self, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
-        job = ScrapeJob(namespace, steps)
+        job = ScrapeJob(namespace, steps, asyncio.get_running_loop().create_future())
         queue = self._queues.get(namespace)
         if queue is None:
             queue = self._queues[namespace] = deque()
@@ -198,8 +196,18 @@ class FairTurns:
         while self._queues and now - begun < TURN_SECONDS:
             namespace = min(self._queues, key=self._used.__getitem__)
             self._least = self._used[namespace]
-            job = self._queues[namespace][0]
-            ended = self._step(job)
+            job = self._running = self._queues[namespace][0]
+            try:
+                next(job.steps)
+                ended = job.done.done()
+            except StopIteration:
+                ended = True
+            except Exception as error:  # noqa: BLE001 - belongs to the task that waits for the job
+                ended = True
+                if not job.done.done():
+                    job.done.set_exception(error)
+            finally:
+                self._running = None
             after = self._clock.monotonic()
             job.seconds += after - now
             self._used[namespace] += after - now
@@ -209,20 +217,6 @@ class FairTurns:
         self._turning = bool(self._queues)
         if self._turning:
             asyncio.get_running_loop().call_soon(self._turn)
-
-    def _step(self, job: ScrapeJob) -> bool:
-        self._running = job
-        try:
-            next(job.steps)
-        except StopIteration:
-            return True
-        except Exception as error:  # noqa: BLE001 - belongs to the task that waits for the job
-            if not job.done.done():
-                job.done.set_exception(error)
-            return True
-        finally:
-            self._running = None
-        return job.done.done()
 
     def _end(self, job: ScrapeJob) -> None:
         """Remove a job from its queue and release what its steps hold."""
@@ -237,37 +231,31 @@ class FairTurns:
 
 
 class TimeShares(Generic[KeyT]):
-    """What each pod costs, and the factor by which its interval is multiplied for that."""
+    """What each pod demands, and the factor by which its interval is multiplied for that."""
 
     def __init__(self) -> None:
-        self._costs: dict[str, dict[KeyT, tuple[float, float]]] = {}  # smoothed seconds of a scrape, demand
-        self._sums: dict[str, float] = {}
+        self.demands: dict[str, dict[KeyT, float]] = {}
+        """By namespace and pod the smoothed part of the time that its scrapes take at its own interval."""
 
-    def note(self, namespace: str, key: KeyT, seconds: float, interval: float) -> None:
-        """Note the cost of a scrape and the interval of the rule, both in seconds."""
-        costs = self._costs.setdefault(namespace, {})
-        cost, before = costs.get(key, (seconds, 0.0))
-        cost += (seconds - cost) * _NEWEST
-        demand = cost / interval
-        costs[key] = cost, demand
-        self._sums[namespace] = self._sums.get(namespace, 0.0) + demand - before
+    def note(self, namespace: str, key: KeyT, demand: float) -> None:
+        """Note the seconds of a scrape, divided by the interval of the rule."""
+        demands = self.demands.setdefault(namespace, {})
+        known = demands.get(key, demand)
+        demands[key] = known + (demand - known) * _NEWEST
 
     def drop(self, namespace: str, key: KeyT) -> None:
-        costs = self._costs.get(namespace, {})
-        if key not in costs:
-            return
-        _, demand = costs.pop(key)
-        self._sums[namespace] -= demand
-        if not costs:
-            del self._costs[namespace], self._sums[namespace]
+        demands = self.demands.get(namespace, {})
+        demands.pop(key, None)
+        if not demands:
+            self.demands.pop(namespace, None)
 
     def stretches(self) -> dict[str, dict[KeyT, float]]:
         """Return the factors by namespace and pod that are more than 1."""
-        most = fairness.level(self._sums.values(), TIME_SHARE)
+        sums = {namespace: sum(demands.values()) for namespace, demands in self.demands.items()}
+        most = fairness.level(sums.values(), TIME_SHARE)
         factors: dict[str, dict[KeyT, float]] = {}
-        for namespace, total in self._sums.items():
-            if total > most:
-                demands = {key: demand for key, (_, demand) in self._costs[namespace].items()}
+        for namespace, demands in self.demands.items():
+            if sums[namespace] > most:
                 level = fairness.level(demands.values(), most)
                 factors[namespace] = {
                     key: _stretch(demand / level) for key, demand in demands.items() if demand > level

@@ -17,7 +17,7 @@ from adapter.model.resources import APIResource
 from adapter.model.visible import counted, listed
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, milli_of
+from adapter.rules.query import HISTOGRAM, INFINITE, NAN, OVERFLOW, TOO_LARGE, Dropped, MetricQuery, milli_of
 from fastpath_tools.check import report
 from fastpath_tools.check.missing import guess_overrides
 from fastpath_tools.check.wanted import Wanted
@@ -51,10 +51,9 @@ _REMEDIES = {
 
 def value_of(sample: Sample, on_nan: OnNaN | None, *, external: bool) -> Value:
     shown = report.show_number(sample.value)
-    try:
-        milli = milli_of(sample.value, nan_is_zero=on_nan is OnNaN.ZERO)
-    except OverflowError:
-        fault = f"{shown} is beyond 9.2e15, the limit of a quantity: requests fail"
+    milli = milli_of(sample.value, nan_is_zero=on_nan is OnNaN.ZERO)
+    if milli is OVERFLOW:
+        fault = f"{shown} is {TOO_LARGE}: requests fail"
         return Value("", fault, "let metricsQuery limit it with clamp_max, or count in a larger unit", True)
     if isinstance(milli, Dropped):
         refused = external and on_nan is not OnNaN.DROP  # the sum of what is left would be too small

@@ -26,7 +26,7 @@ from adapter.kubernetes.write import events
 from adapter.model import ready_times as ready_times_of
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.rules import lookback, matchers
-from adapter.scrape import bodies, targets
+from adapter.scrape import bodies, work
 from adapter.server import health
 from adapter.server.auth import authentication, review_cache
 from adapter.server.http import access_log, budgets, connection, connection_server, handler, listener
@@ -147,7 +147,7 @@ def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
             yield Bound("lines of the access log", access_log.ROOM)
     if process.scales:
         yield Bound("bodies of scraped pods", bodies.BODIES_BYTES)
-        yield Bound("series of scraped pods", ESTIMATED * targets.KEPT_BYTES)
+        yield Bound("series of scraped pods", ESTIMATED * work.KEPT_BYTES)
         read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("parsed selectors and resource requests", ESTIMATED * read)
         yield Bound("parsed queries", ESTIMATED * (matchers.TESTS_BYTES + lookback.LOOKBACKS_BYTES))

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -23,12 +24,12 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.registry import Controller
-from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
     ExternalQuestion,
+    ExternalValue,
     ObjectUsage,
     ResourceAnswer,
     ResourceQuestion,
@@ -37,15 +38,16 @@ from adapter.model.metrics import (
 from adapter.model.pods import PodList
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
-from adapter.provider import scaler_provider
-from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
-from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.provider import reader
+from adapter.provider.reader import Values
+from adapter.rules.query import milli_of
+from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
 from tests.autoscaler.metrics.test_sources import CONTAINER
 from tests.autoscaler.test_schedules import HandLoopClock
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
-from tests.support.world import FRESHNESS
+from tests.support.world import FRESHNESS, object_values, series_values
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
 
@@ -181,27 +183,27 @@ class FaultyWorkload(Bench):
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> ObjectSamples:
+    ) -> Values[tuple[str, int]]:
         await self.fail()
         if self.fault in {"empty result", "no numbers"}:
-            return ObjectSamples({}, {}, 0.0, None)
+            return object_values({}, {}, 0.0, None)
         present = [name for name in names if name not in self.missing]
         times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
-        return ObjectSamples(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
+        return object_values(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue]:
         await self.fail()
         if self.fault == "no numbers":
             raise NotFoundError("a series of queue has no value")
         if self.fault == "empty result":
-            return SeriesSamples((), None, 0.0, None)
+            return series_values((), None, 0.0, None)
         values = (self.milli(), self.milli()) if self.fault == "overflow" else (self.milli(),)
         time = None if self.fault == "ages unknown" else self.taken()
-        return SeriesSamples(values, time, 0.0, None, self.overdue)
+        return series_values(values, time, 0.0, None, overdue=self.overdue)
 
     @property
     def overdue(self) -> str:
-        return scaler_provider.PARTIAL if self.fault == "partial answers" else ""
+        return reader.PARTIAL if self.fault == "partial answers" else ""
 
     @property
     def answers(self) -> bool:
@@ -272,7 +274,7 @@ class FaultyWorkload(Bench):
         self.rivals.names = None if self.fault == "other autoscaler unknown" else ()
 
 
-ENTRY = SimpleNamespace(rule=SimpleNamespace(config=SimpleNamespace(on_nan=OnNaN.DROP)))
+ENTRY = SimpleNamespace(rule=SimpleNamespace(milli=partial(milli_of, nan_is_zero=False)))
 ACCESS = SimpleNamespace(access=SimpleNamespace(port="metrics"))
 RULE = SimpleNamespace(path="resourceRules.cpu.scrape", config=SimpleNamespace(scrape=ACCESS))
 OWN = SimpleNamespace(container="", rule=RULE)
@@ -390,7 +392,9 @@ async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
         controller.put(fpa(both, minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW))
         original = world.sample_objects
 
-        async def broken(question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
+        async def broken(
+            question: CustomQuestion, names: tuple[str, ...], ttl: float
+        ) -> Values[tuple[str, int]]:
             raise InternalError("unable to fetch metrics")
 
         world.sample_objects = broken  # type: ignore[method-assign]  # the other metric alone
@@ -442,14 +446,14 @@ class Restarted(FaultyWorkload):
         self.samples = samples
         self.back = 0.0
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue]:
         await self.fail()
         since = self.clock.wall() - self.back
         oldest = since // INTERVAL * INTERVAL
         if since >= self.LATER:
             oldest = min(oldest, self.LATER + (since - self.LATER) // INTERVAL * INTERVAL)
         count = 2 if since >= self.LATER + (self.samples - 1) * INTERVAL else 1
-        return SeriesSamples((self.milli() // 2,) * count, self.back + oldest, 0.0, None)
+        return series_values((self.milli() // 2,) * count, self.back + oldest, 0.0, None)
 
 
 @pytest.mark.parametrize("samples", [pytest.param(1, id="gauge"), pytest.param(2, id="rate")])

@@ -96,12 +96,12 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around,
         targets: Any = SimpleNamespace(follow=around.follow_target)
         pods: Any = SimpleNamespace(follow=around.follow_pods)
         followers = TargetFollowers(targets, pods)
-        endpoints: Any = SimpleNamespace(put=lambda _: None, remove=lambda _: None)
+        endpoints: Any = SimpleNamespace(wake=asyncio.Event())
         yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()), endpoints)
 
 
 def scraped(here: RulesWorld) -> list[str]:
-    return sorted(name for _, name, _ in here.scraped._targets)
+    return sorted(target.pod for target in here.targets())
 
 
 async def test_the_pods_of_the_target_as_they_come_and_go() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.resources import BUILTIN
 from adapter.provider.relist import Relister
 from adapter.rules.registry import EMPTY
-from adapter.scrape.endpoint_values import ScrapedEndpoints
+from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -44,20 +44,12 @@ def stored(number: int, namespace: str) -> ReadAutoscaler:
     )
 
 
-class Scraped:
-    """Nothing is scraped, so no callback is called."""
-
-    def entry_of(self, metric: object) -> None: ...
-
-    def subscribe(self, finished: Callable[[str], None]) -> None: ...
-
-    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None: ...
-
-
 def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
     """Return what a scaler takes from its process: caches that never come in, and no connections."""
     nothing: Any = None
-    scraped: Any = Scraped()
+    scraped = ScrapedValues(
+        nothing, lambda: EMPTY, clock, monitoring, nothing, per_second=1.0, random=lambda: 0.0
+    )
     problems = ProblemLog(monitoring, clock)
     return Runtime(
         client=nothing,
@@ -69,7 +61,6 @@ def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
         source_problems=nothing,
         freshness=nothing,
         scraped=scraped,
-        endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, monitoring, nothing),
         clock=clock,
         server_clock=ServerClock(clock, problems),
         monitoring=monitoring,

@@ -292,15 +292,15 @@ async def test_direct_scrapes_of_endpoints_give_the_same(case: Scenario) -> None
     autoscaler = documents.read_document(autoscalers_of(case.pack)[case.autoscaler])
     metric, namespace = metric_of(autoscaler, 0), autoscaler.metadata.namespace
     async with world(rules_of(case.pack)) as here:
-        here.endpoints.want("x", [metric.name])
-        ((source, access),) = here.endpoints.groups
+        here.scraped.want_endpoints("x", [metric.name])
+        ((source, access),) = here.scraped.sources
         exposed = [
             each
             for each in ENDPOINTS
             if (each.pack, each.namespace) == (case.pack, source.namespace) and each.service == source.service
         ]
         found = [Endpoint(each.pod, f"10.0.0.{number}", 80) for number, each in enumerate(exposed)]
-        here.endpoints.put((source, access), FoundEndpoints(tuple(found)))
+        here.scraped.put_endpoints((source, access), FoundEndpoints(tuple(found)))
         for before in (5, 4, 3, 2, 1, 0):
             here.reader.bodies = {
                 endpoint.address: each.body(before) for endpoint, each in zip(found, exposed, strict=True)

@@ -67,7 +67,7 @@ class Discovery:
     """A relister and what surrounds it, and what is said of it."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self.lister = FakeLister({"s": series(["a"]), "t": series(["b"])})
+        self.lister: Any = FakeLister({"s": series(["a"]), "t": series(["b"])})
         self.clock = FakeClock()
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, self.clock)

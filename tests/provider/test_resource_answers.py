@@ -22,21 +22,12 @@ from adapter.errors import NotFoundError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import GroupResource, ObjectUsage, Sample
 from adapter.prometheus.query_cache import QueryCache
-from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.rules.resource import KINDS, PODS, CpuAndMemory, ResourceQuery
 from adapter.server.api import encoding
-from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.prometheus.compared import AT, RandomComparison, compare
 from tests.support.prometheus import PrometheusFactory
-from tests.support.world import (
-    FRESHNESS,
-    FakeLister,
-    FakeObjects,
-    FakeResources,
-    compile_text,
-    resource_question,
-)
+from tests.support.world import FRESHNESS, RulesWorld, compile_text, resource_question
 
 EXAMPLES = 40
 
@@ -217,26 +208,13 @@ class UsageComparison(RandomComparison):
         """Ask everything at once, and again when the answers are old: busy lanes then merge more."""
         rules = compile_text(write_rules(case))
         assert rules.resource is not None
-        faults = ProblemLog(self.monitoring, self.clock)
-        relister = Relister(
-            FakeLister({}), self.clock, self.monitoring, faults, interval=600.0, max_age=600.0
-        )
-        await relister.adopt(rules)
+        here = RulesWorld(running=RUNNING, nodes=NODES, clock=self.clock)
+        here.scaler.monitoring = self.monitoring
+        await here.relister.adopt(rules)
         wanted = {path: await self.ask_separately(rules.resource.pair, path) for path in case.asked}
-        async with QueryCache(self.client, self.clock, self.monitoring) as cache:
-            provider = ResourceProvider(
-                FakeResources(),
-                FakeObjects(RUNNING),
-                FakeObjects(NODES),
-                cache,
-                relister,
-                self.clock,
-                self.monitoring,
-                SourceProblems(self.clock, faults),
-                freshness=FRESHNESS,
-            )
+        async with QueryCache(self.client, self.clock, self.monitoring) as here.scaler.cache:
             for _ in range(2):
-                got = await asyncio.gather(*(self.ask(provider, path) for path in case.asked))
+                got = await asyncio.gather(*(self.ask(here.resource_provider, path) for path in case.asked))
                 for path, found in zip(case.asked, got, strict=True):
                     self.compare(path, found, wanted[path])
                 self.clock.advance(FRESHNESS.ttl + 1)

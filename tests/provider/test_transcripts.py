@@ -128,9 +128,9 @@ async def answer_scaler(here: RulesWorld, asked: Question, names: tuple[str, ...
         objects = await here.scaler.sample_objects(asked, names, 0.5)
         if objects is None:
             return ["unknown"]
-        times = {name: time - now for name, time in sorted(objects.times.items())}
+        times = {name: time - now for name, time in sorted(objects.sampled.items())}
         facts = (objects.lookback, objects.oldest, objects.overdue, objects.merges, objects.crosses)
-        return [f"{dict(objects.values)} at {times}", " ".join(map(str, facts))]
+        return [f"{dict(objects.items)} at {times}", " ".join(map(str, facts))]
     if isinstance(asked, ResourceQuestion):
         found = await here.resource_provider.resource(asked, ttl=0.0)
         ages = {name: time - now for name, time in sorted((found.times or {}).items())}
@@ -139,8 +139,11 @@ async def answer_scaler(here: RulesWorld, asked: Question, names: tuple[str, ...
     sums = await here.scaler.sample_series(asked, 0.5)
     if sums is None:
         return ["unknown"]
-    time = None if sums.time is None else sums.time - now
-    return [f"{sums.values} at {time}", f"{sums.lookback} {sums.oldest} {sums.overdue}".rstrip()]
+    time = sums.sampled[""] - now if sums.sampled else None
+    return [
+        f"{tuple(item.milli for item in sums.items)} at {time}",
+        f"{sums.lookback} {sums.oldest} {sums.overdue}".rstrip(),
+    ]
 
 
 def dropped(here: RulesWorld) -> list[float]:

@@ -68,7 +68,7 @@ def test_the_oldest_of_items() -> None:
     def series(queue: str, value: float) -> Sample:
         return Sample({"q": queue}, value, 0.0)
 
-    items = [series("a", 1.0), series("b", 2.0)]
+    items = [{"q": "a"}, {"q": "b"}]
     assert companion.oldest(items, [series("a", 50.0), series("b", 40.0), series("other", 10.0)]) == 40.0
     assert companion.oldest(items, [series("a", 50.0)]) is None, "one is not known"
     assert companion.oldest(items, [series("a", 50.0), series("b", float("nan"))]) is None

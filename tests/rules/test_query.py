@@ -9,7 +9,7 @@ from adapter.errors import TemplateError
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
-from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, last_samples, milli_of
+from adapter.rules.query import INFINITE, NAN, OVERFLOW, Dropped, MetricQuery, last_samples, milli_of
 from tests.support.answers import answers
 from tests.support.world import compile_rule
 
@@ -81,6 +81,7 @@ def test_an_object_has_one_sample_or_one_for_each_of_its_parts() -> None:
 
 MILLI: dict[float, int | Dropped] = {
     64.1: 64099, 2.01: 2009, -1.5: -1500, math.nan: NAN, math.inf: INFINITE, -math.inf: INFINITE,
+    9.3e15: OVERFLOW,
 }  # fmt: skip
 
 
@@ -92,8 +93,3 @@ def test_milli(value: float, expected: int | Dropped) -> None:
 def test_nan_as_zero() -> None:
     assert milli_of(math.nan, nan_is_zero=True) == 0
     assert milli_of(math.inf, nan_is_zero=True) == INFINITE
-
-
-def test_more_than_64_bits() -> None:
-    with pytest.raises(OverflowError):
-        milli_of(9.3e15, nan_is_zero=False)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from adapter.model.metrics import ContainerUsage, ObjectUsage, Sample, Usage
 from adapter.rules import resource
-from adapter.rules.query import INFINITE, NAN, Dropped
-from adapter.rules.resource import INCOMPLETE, NEGATIVE, OVERFLOW, Absent, UsageSamples
+from adapter.rules.query import INFINITE, NAN, OVERFLOW, Dropped
+from adapter.rules.resource import INCOMPLETE, NEGATIVE, Absent, UsageSamples
 
 LABELS = {"app": "web"}
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
-from adapter.scrape.targets import ScrapedAnswer, ScrapeTarget
+from adapter.scrape.readings import ScrapedAnswer
+from adapter.scrape.targets import ScrapeTarget
 from tests.support.world import RulesWorld, read_scraped, scraped_pod, world
 
 RULE = """
@@ -38,13 +39,13 @@ async def scraping(text: str = "", **settings: Any) -> AsyncIterator[RulesWorld]
 
 def target(here: RulesWorld, namespace: str, name: str) -> ScrapeTarget:
     """Return what is kept of a pod."""
-    return here.scraped._targets[namespace, name, 0]
+    (found,) = (each for each in here.targets(name) if each.group.namespace == namespace)
+    return found
 
 
 async def scrape_at_once(here: RulesWorld, *names: str) -> None:
-    """Scrape all pods that are wanted, or those whose names begin so, at a time."""
-    keys = [key for key in here.scraped._targets if key[1].startswith(names or "")]
-    await asyncio.gather(*map(here.scraped._scrape, keys))
+    """Scrape all pods that are wanted, or those of some names, at a time."""
+    await asyncio.gather(*map(here.scraped.work.scrape, here.targets(*names)))
 
 
 def read(

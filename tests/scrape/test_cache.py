@@ -16,7 +16,6 @@ from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
-    Outcome,
     RulesWorld,
     compile_text,
     custom_question,
@@ -64,12 +63,10 @@ async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
     async with scraping() as here:
         for number in range(50):
             here.scraped.want(f"x{number % 2}", "shop", ["depth", f"unknown{number}"], [A])
-        assert sum(map(len, here.scraped._metrics.values())) == 4
         for number in range(2):
             here.scraped.forget(f"x{number}")
 
-        kept = (here.scraped._metrics, here.scraped._wants, here.scraped._placed, here.scraped._targets)
-        assert kept == ({}, {}, {}, {})
+        assert (here.scraped._wants, here.scraped._pods, here.targets()) == ({}, {}, [])
 
 
 async def test_other_rules_take_effect_with_the_next_scrape() -> None:
@@ -105,8 +102,8 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         here.scraped.follow()
 
         assert read(here).values["a"].value == 3
-        assert target(here, "shop", "a").wanted.keys() == {"depth"}
-        assert target(here, "shop", "b").wanted.keys() == {"unknown"}
+        assert {query.series for query in target(here, "shop", "a").group.wanted} == {"depth"}
+        assert {query.series for query in target(here, "shop", "b").group.wanted} == {"unknown"}
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
@@ -121,10 +118,10 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
 
         found = [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")]
         assert found == [7, 3, 4, 7]
-        assert len(target(here, "shop", "a").answers) == 4
+        assert len(target(here, "shop", "a").group.answers) == 4
         for number in range(100):
             assert read(here, selector=f"q!={number}5").values["a"].value == 7
-        assert len(target(here, "shop", "a").answers) <= 64
+        assert len(target(here, "shop", "a").group.answers) <= 64
 
 
 async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
@@ -146,7 +143,7 @@ async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
 
 async def test_intervals_and_windows_are_stretched_together() -> None:
     async with scraping() as here:
-        here.scraped._schedule._per_second = 1
+        here.scraped.work.schedule._per_second = 1
         others = [scraped_pod("c", "10.0.0.3"), scraped_pod("d", "10.0.0.4")]
         here.scraped.want("x", "shop", ["hits", "depth"], [A, B, *others])
         assert here.metric("fastpath_scrape_interval_stretch_ratio") == 4
@@ -162,11 +159,6 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
 
 
 # --- the API --------------------------------------------------------------------------------------
-
-
-def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Outcome:
-    given = values if ages is None else ages
-    return vector(*(({"pod": name}, value) for name, value in given.items()))
 
 
 async def ask(here: RulesWorld, request: str = "/namespaces/shop/pods/*/depth") -> CustomAnswer:
@@ -187,7 +179,7 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
     """An HPA would add its value to an older one of the pod that it has relieved."""
     async with scraping(names=("a", "b")) as here:
         times = {} if became_ready is None else {"b": here.clock.monotonic() + became_ready}
-        here.scraped.follow_readiness(lambda namespace: times if namespace == "shop" else {})
+        here.scaler.became_ready = lambda namespace: times if namespace == "shop" else {}
         here.reader.bodies |= {"10.0.0.1": "depth 40", "10.0.0.2": f"depth {value}"}
         here.scraped.want("x", "shop", ["depth"], [A])
         await here.scrape()
@@ -202,7 +194,7 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
 
 
 async def test_prometheus_that_is_slow_is_not_waited_for() -> None:
-    async with scraping(names=("a", "b"), answer=lambda _: answer({"b": 7})) as here:
+    async with scraping(names=("a", "b"), answer=lambda _: vector(({"pod": "b"}, 7))) as here:
         here.scraped.want("x", "shop", ["depth"], [A, B])
         here.reader.bodies["10.0.0.1"] = "depth 3"
         await here.scrape()

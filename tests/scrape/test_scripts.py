@@ -34,7 +34,7 @@ from adapter.model.label_selectors import parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.rules import matchers
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from tests.scrape.scenes import read, rules, scraping
 from tests.support.scripts import Recorded
 from tests.support.world import Outcome, RulesWorld, custom_question, external_question, scraped_pod, vector
@@ -84,7 +84,7 @@ class ScrapeScript:
         self.is_service = is_service
         self.ready: dict[str, float] = {}
         self.pods = dict(PODS)
-        here.scraped.follow_readiness(lambda _: self.ready)
+        here.scaler.became_ready = lambda _: self.ready
 
     async def happen(self, text: str) -> None:
         here = self.here
@@ -131,7 +131,7 @@ class ScrapeScript:
     def follow(self, what: str, rest: str) -> None:
         """Let the autoscaler want metrics, or the Service have endpoints."""
         if what == "own":
-            self.here.endpoints.want("x", [metric for metric in rest.split(",") if metric != "-"])
+            self.here.scraped.want_endpoints("x", [metric for metric in rest.split(",") if metric != "-"])
             return
         if what == "endpoints":
             found = FoundEndpoints(tuple(ENDPOINTS[name] for name in rest.split(" ")))
@@ -139,14 +139,14 @@ class ScrapeScript:
             found = FoundEndpoints((ENDPOINTS["a"],), missing=(rest,))
         else:
             found = FoundEndpoints((), rest, known=what == "none")
-        for key in self.here.endpoints.groups:
-            self.here.endpoints.put(key, found)
+        for key in self.here.scraped.sources:
+            self.here.scraped.put_endpoints(key, found)
 
     def sum(self, metric: str, selector: str) -> list[str]:
-        entry, now = self.here.endpoints.entry_of(metric), self.here.clock.wall()
+        entry, now = self.here.scraped.external_entry(metric), self.here.clock.wall()
         if entry is None:
             return ["not scraped"]
-        found = self.here.endpoints.read(entry, matchers.from_selector(parse_selector(selector)))
+        found = self.here.scraped.read_endpoints(entry, matchers.from_selector(parse_selector(selector)))
         if found is None:
             return ["not wanted"]
         if found.elements:

@@ -13,7 +13,7 @@ COSTS = st.lists(
 def shares(*costs: tuple[str, str, float]) -> TimeShares[str]:
     made: TimeShares[str] = TimeShares()
     for namespace, pod, seconds in costs:
-        made.note(namespace, pod, seconds, 1.0)
+        made.note(namespace, pod, seconds)
     return made
 
 
@@ -45,7 +45,7 @@ def test_a_pod_that_costs_less_again_is_scraped_as_before() -> None:
     made = shares(("a", "h", 1.0))
     assert made.stretches()
     for _ in range(20):
-        made.note("a", "h", 0.001, 1.0)
+        made.note("a", "h", 0.001)
     assert made.stretches() == {}
 
 
@@ -55,14 +55,14 @@ def test_a_pod_that_is_gone_demands_nothing() -> None:
     made.drop("a", "h")
 
     assert made.stretches() == {}
-    assert made._sums.keys() == {"b"}
+    assert made.demands.keys() == {"b"}
 
 
 @given(COSTS)
 def test_stretched_demands_fit_the_share(costs: list[tuple[str, float, float]]) -> None:
     made: TimeShares[int] = TimeShares()
     for number, (namespace, seconds, interval) in enumerate(costs):
-        made.note(namespace, number, seconds, interval)
+        made.note(namespace, number, seconds / interval)
     found = made.stretches()
     total = 0.0
     for number, (namespace, seconds, interval) in enumerate(costs):

@@ -9,10 +9,10 @@ import pytest
 
 from adapter.errors import ScrapeError
 from adapter.rules.scrape.series import MAX_LABELS
-from adapter.scrape import targets
+from adapter.scrape import targets, work
 from adapter.scrape.http import ScrapedBody
+from adapter.scrape.readings import ScrapedAnswer
 from adapter.scrape.schedule import TURN_SECONDS
-from adapter.scrape.targets import ScrapedAnswer
 from tests.scrape import scenes
 from tests.scrape.scenes import IDS, churning, queues, reason, scrape_at_once, target
 from tests.support.clock import TickingClock
@@ -140,8 +140,8 @@ async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.Monkey
 async def test_the_pods_of_a_namespace_that_keep_too_much_lose_the_largest_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(targets, "KEPT_BYTES", 700_000)
-    monkeypatch.setattr(targets, "NAMESPACE_BYTES", 400_000)
+    monkeypatch.setattr(work, "KEPT_BYTES", 700_000)
+    monkeypatch.setattr(work, "NAMESPACE_BYTES", 400_000)
     async with scraping() as here:
         here.reader.bodies[WORSE.ip] = churning("depth", 300)
         await step(here, body=churning("depth", 200))
@@ -157,7 +157,7 @@ async def test_the_pods_of_a_namespace_that_keep_too_much_lose_the_largest_and_n
 async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(targets, "KEPT_BYTES", 600_000)
+    monkeypatch.setattr(work, "KEPT_BYTES", 600_000)
     async with scraping(clock=TickingClock(TURN_SECONDS)) as here:
         here.scraped.want("third/x", "third", ["depth"], [scraped_pod("third", "10.0.0.9")])
         here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
@@ -208,7 +208,7 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
         for _ in range(10):
             if target(here, "bad", "bad").job is None:
                 await asyncio.sleep(0)
-        (held,) = here.scraped._work.bodies._ledger._held["bad"]
+        (held,) = here.scraped.work.bodies._ledger._held["bad"]
         held.lose("too much")
         await running
 
@@ -256,7 +256,7 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
 
         assert slowed > 1
         assert here.metric("fastpath_scrape_slowed_targets") == 1
-        intervals = {key[1]: timer.interval for key, timer in here.scraped._schedule._timers.items()}
+        intervals = {each.pod: timer.interval for each, timer in here.scraped.work.schedule._timers.items()}
         assert intervals == {"bad": slowed, "worse": 1, "good": 1}
         assert here.metric("fastpath_scrape_processing_seconds_total") > 0.5
         said = "pods of namespace bad cost more time than their share: they are scraped less often"
@@ -322,11 +322,11 @@ async def test_queries_are_evaluated_with_each_scrape_until_they_are_no_longer_r
         assert value(here, "good", "good") == 7
         assert value(here, "good", "good", selector=TOO_MANY) == 7
         await step(here)
-        (answer,) = target(here, "good", "good").answers.values()
+        (answer,) = target(here, "good", "good").group.answers.values()
         assert answer.result is not None
         for _ in range(61):
             await step(here)
-        assert target(here, "good", "good").answers == {}
+        assert target(here, "good", "good").group.answers == {}
 
 
 async def test_readers_see_the_scrape_before_while_a_scrape_is_processed() -> None:
@@ -336,7 +336,7 @@ async def test_readers_see_the_scrape_before_while_a_scrape_is_processed() -> No
         now = here.clock.monotonic()
         body = ScrapedBody(queues(2000).encode(), openmetrics=False)
         seen, pending, processed = set(), 0, target(here, "bad", "bad")
-        for number, _ in enumerate(processed.steps(targets.Scrape(body, now, here.clock.wall(), 1.0))):
+        for number, _ in enumerate(processed.steps(body, now, here.clock.wall(), 1.0)):
             seen.add(value(here, "bad", "bad"))
             new = read(here, "bad", "bad", selector=f"q!=step{number % 40}")
             if new.values:

@@ -18,7 +18,7 @@ from adapter.autoscaler.decide.observation import ExternalReading, Reading, Sett
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.autoscaler.registry import Controller, OwnedSlice
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.schedules.book import ScheduleBook
@@ -254,18 +254,17 @@ class HandPods:
         return self.why_stale
 
 
-class HandSource:
+class HandSource(MetricSource):
     """A metric whose reading is set by hand."""
 
     def __init__(self, subscriber: Subscriber) -> None:
+        super().__init__()
         self.subscriber = subscriber
         self.reading: Reading = Unavailable("NotAnswered", "no answer yet")
-        self.sampled: int | None = None
-        self.span: int | None = None
         self.closed = False
         self.reads = 0
 
-    def read(self, view: ReadContext) -> Reading:
+    def read(self, _: ReadContext) -> Reading:
         self.reads += 1
         return self.reading
 

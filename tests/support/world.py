@@ -15,6 +15,7 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
+    ExternalValue,
     QueryResult,
     ResourceQuestion,
     Sample,
@@ -24,21 +25,22 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider
+from adapter.provider.reader import ValueReader, Values
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resolver
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.scrape.bodies import BodyBuffer
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
-from adapter.scrape.targets import ScrapedAnswer
+from adapter.scrape.readings import ScrapedAnswer
+from adapter.scrape.targets import ScrapeTarget
 from adapter.server.api import paths, query_string
 from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.support.clock import FakeClock
+from tests.support.clock import WALL, FakeClock
 from tests.support.waiting import running
 
 FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
@@ -124,7 +126,7 @@ class FakeNames:
 
 
 class FakeObjects:
-    """Objects with their labels, or an error; meets `adapter.provider.resource.DescribedObjects`."""
+    """Objects with their labels, or an error; as `adapter.kubernetes.cache.lister.ObjectLister` has them."""
 
     def __init__(self, objects: Sequence[LabeledObject] | Exception = ()) -> None:
         self.objects_or_error = objects
@@ -224,6 +226,24 @@ def scraped_pod(
     return WatchedPod(name, ip=ip, ready=ready, spec=spec, **facts)
 
 
+def object_values(
+    milli: Mapping[str, int], sampled: Mapping[str, float], *bounds: float | None, **more: Any
+) -> Values[tuple[str, int]]:
+    """Return values of objects as the scaler reads them; `bounds` are the lookback and the greatest age."""
+    lookback, oldest = bounds or (0.0, None)
+    return Values(tuple(milli.items()), sampled=sampled, lookback=lookback, oldest=oldest, **more)
+
+
+def series_values(
+    milli: Sequence[int], time: float | None, *bounds: float | None, **more: Any
+) -> Values[ExternalValue]:
+    """Return values of an external metric as the scaler reads them; otherwise as `object_values`."""
+    lookback, oldest = bounds or (0.0, None)
+    sampled = {} if time is None else {"": time}
+    items = [ExternalValue("", {}, value, WALL) for value in milli]
+    return Values(items, -math.inf, sampled, lookback, oldest, **more)
+
+
 class RulesWorld:
     """Everything a question passes through, and the fakes at its ends; see `world`."""
 
@@ -244,13 +264,14 @@ class RulesWorld:
         self.lister = lister or FakeLister(lists or {})
         self.names = FakeNames(names)
         self.running, self.nodes = FakeObjects(running), FakeObjects(nodes)
+        fakes: dict[str, Any] = vars(self)
         self.clock: FakeClock = clock or FakeClock()
         clock = self.clock
         self.monitoring = monitoring = Monitoring()
         self.faults = ProblemLog(monitoring, clock)
         self.cache = QueryCache(self.querier, clock, monitoring)
         self.relister = relister = Relister(
-            self.lister, clock, monitoring, self.faults, interval=interval, max_age=600.0
+            fakes["lister"], clock, monitoring, self.faults, interval=interval, max_age=600.0
         )
         self.problems = met = SourceProblems(clock, self.faults)
         self.reader = FakeReader()
@@ -263,29 +284,29 @@ class RulesWorld:
             per_second=2000,
             random=lambda: 0.0,
         )
-        self.endpoints = ScrapedEndpoints(self.scraped, lambda: relister.registry, clock, monitoring, met)
-        known = resources or FakeResources()
-        self.provider = RulesMetricsProvider(
-            known,
-            self.names,
+        known: Any = resources or FakeResources()
+        self.scaler = reader = ValueReader(
+            Resolver(known, fakes["names"], relister, met),
             self.cache,
-            relister,
             clock,
             monitoring,
             met,
-            freshness=FRESHNESS,
-            scraped=self.scraped,
-            endpoints=self.endpoints,
+            FRESHNESS,
+            self.scraped,
         )
-        self.scaler = ScalerProvider(self.provider.resolver, self.provider.sampler, clock, met)
-        self.resource_provider = ResourceProvider(
-            known, self.running, self.nodes, self.cache, relister, clock, monitoring, met, freshness=FRESHNESS
-        )
+        self.provider = RulesMetricsProvider(reader)
+        self.resource_provider = ResourceProvider(reader, fakes["running"], fakes["nodes"])
 
     async def scrape(self) -> None:
         """Scrape every pod that is wanted, now."""
-        for key in [key for key in self.scraped._targets if key in self.scraped._schedule._timers]:
-            await self.scraped._scrape(key)
+        for target in self.targets():
+            if target.endpoint.port:
+                await self.scraped.work.scrape(target)
+
+    def targets(self, *names: str) -> list[ScrapeTarget]:
+        """Return the targets of pods and endpoints, or those of some pods."""
+        groups = (*self.scraped._pods.values(), *self.scraped._sources.values())
+        return [target for group in groups for target in group.targets if not names or target.pod in names]
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a self-metric's value, 0 when it was never touched."""

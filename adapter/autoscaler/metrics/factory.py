@@ -5,19 +5,18 @@ rules may come and go.
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.metrics.endpoint_source import ScrapedExternalSource
 from adapter.autoscaler.metrics.feed import QUERIES, Feed, FeedSource, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.scraped import ScrapedExternalSource, ScrapedPodsSource
 from adapter.autoscaler.metrics.sources import (
     InvalidMetric,
-    PodsSource,
+    MetricSource,
     PolledSource,
-    ScrapedPodsSource,
     Subscriber,
     object_reading,
     pods_reading,
@@ -42,16 +41,12 @@ from adapter.model.metrics import (
 from adapter.model.quantity import from_milli
 from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, span_of
+from adapter.provider.reader import PARTIAL, ValueReader, Values
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.rules import matchers
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from adapter.telemetry.problems import UNFETCHED
-
-MetricSource = PolledSource | OwnUsageSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
-"""One metric of one autoscaler."""
 
 _T = TypeVar("_T")
 
@@ -69,15 +64,13 @@ samples."""
 
 @dataclass(slots=True, eq=False)
 class SourceFactory:
-    provider: ScalerProvider
+    reader: ValueReader
     usages: ResourceProvider
     api: MetricsAPI
     catalogue: Callable[[], Catalogue]
     scraped: ScrapedValues | None
-    """None if no pods are scraped."""
+    """None if nothing is scraped."""
     poller: Poller
-    endpoints: ScrapedEndpoints | None = None
-    """None if no endpoints are scraped."""
     api_period: float = HPA_PERIOD
 
     def open(self, metric: hpa.MetricSpec, subscriber: Subscriber) -> MetricSource:
@@ -100,15 +93,13 @@ class SourceFactory:
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
-    def _open_resource(
-        self, subscriber: Subscriber, resource: str, container: str = ""
-    ) -> PolledSource | OwnUsageSource:
+    def _open_resource(self, subscriber: Subscriber, resource: str, container: str = "") -> MetricSource:
         reading = functools.partial(resource_reading, resource, container)
         feed = self._resource_feed(subscriber)
         slow = PolledSource(feed, self.poller, subscriber.key, "resource", reading)
         if self.scraped is None or resource != OwnUsage.CPU.value:
             return slow
-        return OwnUsageSource(slow, self.scraped, subscriber, container)
+        return OwnUsageSource(slow, self.scraped, container)
 
     def _feed(self, subscriber: Subscriber, source: FeedSource) -> Feed:
         """Return the feed of a source, which other autoscalers may use already."""
@@ -121,27 +112,27 @@ class SourceFactory:
         parts = matchers.from_selector(narrowed)
         return ScrapedPodsSource(metric, subscriber, open_feed, self.scraped, parts)
 
-    def _open_external(
-        self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
-    ) -> PolledSource | ScrapedExternalSource:
+    def _open_external(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         open_feed = functools.partial(self._poll_external, metric, narrowed, subscriber)
-        if self.endpoints is None:
+        if self.scraped is None:
             return open_feed()
-        return ScrapedExternalSource(metric, subscriber, open_feed, self.endpoints, narrowed)
+        return ScrapedExternalSource(metric, subscriber, open_feed, self.scraped, narrowed)
 
-    def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PodsSource:
-        question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
+    def _poll_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
+        question = CustomQuestion(
+            "pods", subscriber.key.namespace, None, metric, subscriber.selector, narrowed
+        )
 
         async def poll(ttl: float) -> PollResult:
-            samples = await self.provider.sample_objects(question, subscriber.names(), ttl)
-            if samples is not None:
-                return _of_samples(samples)
-            asking = self.api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
+            values = await self.reader.sample_objects(question, subscriber.names(), ttl)
+            if values is not None:
+                return _of_values(values, dict(values.items))
+            asking = self.api.pods(subscriber.key.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom, metric)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
         feed = self._feed(subscriber, FeedSource(key, ("pods", metric, narrowed), poll))
-        return PodsSource(feed, self.poller, subscriber.key, "custom", pods_reading)
+        return PolledSource(feed, self.poller, subscriber.key, "custom", pods_reading)
 
     def _poll_object(
         self,
@@ -150,7 +141,7 @@ class SourceFactory:
         narrowed: LabelSelector,
         subscriber: Subscriber,
     ) -> PolledSource:
-        namespace = subscriber.namespace
+        namespace = subscriber.key.namespace
 
         async def poll(ttl: float) -> PollResult:
             resource = self._resource_of(described)
@@ -158,9 +149,9 @@ class SourceFactory:
             name = namespace if is_namespace else described.name
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
-            samples = await self.provider.sample_objects(question, (name,), ttl)
-            if samples is not None:
-                return _of_samples(samples)
+            values = await self.reader.sample_objects(question, (name,), ttl)
+            if values is not None:
+                return _of_values(values, dict(values.items))
             asking = self.api.described(resource, namespace, name, metric, str(narrowed))
             return await self._ask_api(asking, _of_one, metric)
 
@@ -182,23 +173,21 @@ class SourceFactory:
         )
 
     def _poll_external(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> PolledSource:
-        namespace = subscriber.namespace
+        namespace = subscriber.key.namespace
 
         async def poll(ttl: float) -> PollResult:
-            samples = await self.provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
-            if samples is None:
-                asking = self.api.external(namespace, metric, str(narrowed))
-                return await self._ask_api(asking, _of_external, metric)
-            times = {} if samples.time is None else {"": span_of(samples.time)}
-            bounds = _span(samples.lookback), _span(samples.oldest)
-            return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
+            values = await self.reader.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+            if values is not None:
+                return _of_values(values, {}, tuple(item.milli for item in values.items))
+            asking = self.api.external(namespace, metric, str(narrowed))
+            return await self._ask_api(asking, _of_external, metric)
 
         key = ("external", namespace, metric, narrowed)
         feed = self._feed(subscriber, FeedSource(key, key, poll))
         return PolledSource(feed, self.poller, subscriber.key, "external", series_reading)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
-        namespace, selector = subscriber.namespace, subscriber.selector
+        namespace, selector = subscriber.key.namespace, subscriber.selector
         question = ResourceQuestion("pods", namespace, None, selector, FieldSelector())
 
         async def poll(ttl: float) -> PollResult:
@@ -211,7 +200,7 @@ class SourceFactory:
 
         queries = 2 * QUERIES if self.usages.answers else QUERIES  # our rules query cpu and memory
         key = ("resource", namespace, selector)
-        source = FeedSource(key, ("resource", namespace), poll, queries, self.usages.freshness.ttl)
+        source = FeedSource(key, ("resource", namespace), poll, queries, self.reader.freshness.ttl)
         return self._feed(subscriber, source)
 
     async def _ask_api(
@@ -225,7 +214,7 @@ class SourceFactory:
             return PollResult(answer_of(await asking), self.api_period)
         except KubernetesError as error:
             is_unserved = metric and error.status in _UNSERVED_STATUS
-            hint = f"; {self.provider.problems.silence() or _UNSERVED.format(metric)}" if is_unserved else ""
+            hint = f"; {self.reader.problems.silence() or _UNSERVED.format(metric)}" if is_unserved else ""
             return PollResult(None, self.api_period, f"{error}{hint}")
 
 
@@ -236,11 +225,11 @@ def _span(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def _of_samples(samples: ObjectSamples) -> PollResult:
-    times = {name: span_of(time) for name, time in samples.times.items()}
-    bounds = _span(samples.lookback), _span(samples.oldest)
-    answer = SourceAnswer(samples.values, times, (), *bounds, overdue=samples.overdue)
-    return PollResult(answer, merges=samples.merges, crosses=samples.crosses)
+def _of_values(values: Values[Any], by_object: Mapping[str, int], series: tuple[int, ...] = ()) -> PollResult:
+    times = {name: span_of(time) for name, time in values.sampled.items()}
+    bounds = _span(values.lookback), _span(values.oldest)
+    answer = SourceAnswer(by_object, times, series, *bounds, overdue=values.overdue)
+    return PollResult(answer, merges=values.merges, crosses=values.crosses)
 
 
 def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:

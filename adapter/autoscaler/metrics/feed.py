@@ -17,7 +17,7 @@ from typing import NamedTuple
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.timestamps import SECOND
-from adapter.provider.sampler import SHARED
+from adapter.provider.reader import SHARED
 
 SLACK = 10 * SECOND
 """How much older than two sample intervals a sample may be: scrapes and rule evaluations take time."""

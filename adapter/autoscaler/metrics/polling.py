@@ -177,7 +177,6 @@ class Poller:
     delays: DelayReporter | None = None
     scalers: Callable[[], int] = lambda: 1
     _budget: QueryBudget = field(init=False)
-    _feeds: dict[Hashable, Feed] = field(default_factory=dict, init=False)
     _groups: dict[Hashable, _FeedGroup] = field(default_factory=dict, init=False)
     _turns: Turns[Feed] = field(default_factory=Turns, init=False)
     _calendar: list[tuple[float, int, Feed]] = field(default_factory=list, init=False)
@@ -193,7 +192,7 @@ class Poller:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        polls = [feed.task for feed in self._feeds.values() if feed.task is not None]
+        polls = [feed.task for feed in self.feeds() if feed.task is not None]
         tasks = [*polls, *([self._task] if self._task is not None else ())]
         for task in tasks:
             task.cancel()
@@ -202,15 +201,24 @@ class Poller:
             self.delays.close()
 
     def __len__(self) -> int:
-        return len(self._feeds)
+        return sum(len(group.feeds) for group in self._groups.values())
+
+    def feeds(self) -> Iterator[Feed]:
+        for group in self._groups.values():
+            yield from group.feeds.values()
+
+    def _has(self, feed: Feed) -> bool:
+        """Tell whether a feed still has a listener."""
+        group = self._groups.get(feed.source.group)
+        return group is not None and group.feeds.get(feed.key) is feed
 
     def want(self, key: Key, period: float, source: FeedSource) -> Feed:
         """Return the feed of a source that an autoscaler wants polled every `period` seconds."""
         now = self.clock.monotonic()
-        feed = self._feeds.get(source.key)
+        group = self._groups.setdefault(source.group, _FeedGroup())
+        feed = group.feeds.get(source.key)
         if feed is None:
-            feed = self._feeds[source.key] = Feed(source, now)
-            self._groups.setdefault(source.group, _FeedGroup()).feeds[source.key] = feed
+            feed = group.feeds[source.key] = Feed(source, now)
             feed.listen(key, period)
             self._plan(feed)
             return feed
@@ -227,9 +235,8 @@ class Poller:
         """Note that an autoscaler does not use a feed any more; a feed without listeners is not polled."""
         feed.leave(key)
         self._turns.discard(key.namespace, key, feed)
-        if feed.listeners or self._feeds.get(feed.key) is not feed:
+        if feed.listeners or not self._has(feed):
             return
-        del self._feeds[feed.key]
         group = self._groups[feed.source.group]
         del group.feeds[feed.key]
         group.waiting.pop(feed.key, None)
@@ -261,7 +268,7 @@ class Poller:
         self._turns, self._calendar = Turns(), []
         for group in self._groups.values():
             group.waiting.clear()
-        for feed in self._feeds.values():
+        for feed in self.feeds():
             if feed.task is None:
                 feed.queued = None
                 self._plan(feed)
@@ -272,7 +279,7 @@ class Poller:
         self._resumed = now = self.clock.monotonic()
         while self._calendar and self._calendar[0][0] <= now:
             due, _, feed = heapq.heappop(self._calendar)
-            if feed.due == due and feed.queued is None and self._feeds.get(feed.key) is feed:
+            if feed.due == due and feed.queued is None and self._has(feed):
                 await self._enqueue(feed, now)
             await self._rest()
         while self._turns and not self._budget.take(0):
@@ -353,7 +360,7 @@ class Poller:
             feed.interval.lose()
         feed.polled = started
         feed.due = max(feed.due + feed.period, started + feed.period / 2)
-        if self._feeds.get(feed.key) is feed:
+        if self._has(feed):
             self._plan(feed)
         keys = tuple(feed.listeners)
         for first in range(0, len(keys), _MOST_AT_ONCE):

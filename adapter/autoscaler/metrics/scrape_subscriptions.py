@@ -8,6 +8,7 @@ come from the scaler's cache where it covers their namespace; otherwise they hav
 
 import asyncio
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from adapter.autoscaler.follower import TargetFollower, TargetFollowers
@@ -26,9 +27,8 @@ from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpe
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.scrape import endpoints as resolving
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from adapter.scrape.targets import OwnUsage, ScrapedMetric
+from adapter.scrape.readings import OwnUsage, ScrapedMetric
 from adapter.steps import run_steps
 from adapter.telemetry.problems import Defects
 from adapter.waits import wait_for
@@ -41,8 +41,8 @@ autoscaler that selects them. Rules and EndpointSlices take effect at once."""
 class EndpointSubscriptions:
     """The endpoints that autoscalers read. `run` watches them."""
 
-    def __init__(self, endpoints: ScrapedEndpoints, context: ReflectorContext, pods: PodCache) -> None:
-        self._endpoints = endpoints
+    def __init__(self, scraped: ScrapedValues, context: ReflectorContext, pods: PodCache) -> None:
+        self._scraped = scraped
         self._context = replace(context, scope=None)  # a rule may name a namespace of another slice
         self._pods = pods
         self.wake = asyncio.Event()
@@ -51,28 +51,18 @@ class EndpointSubscriptions:
         self._services: dict[tuple[str, str], ServiceEndpoints] = {}
         self._own_pods: dict[tuple[str, LabelSelector], PodCache] = {}
 
-    def put(self, autoscaler: FastPathAutoscaler) -> None:
-        metrics = autoscaler.spec.metrics or ()
-        names = {metric.external.metric.name for metric in metrics if metric.external is not None}
-        self._endpoints.want(Key.of(autoscaler), names)
-        self.wake.set()
-
-    def remove(self, key: Key) -> None:
-        self._endpoints.want(key, ())
-        self.wake.set()
-
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
             while True:
                 self.wake.clear()
-                self._endpoints.follow()
+                self._scraped.follow()
                 self.settle()
-                await wait_for(self.wake, PERIOD if self._endpoints.groups else None)
+                await wait_for(self.wake, PERIOD if self._scraped.sources else None)
 
     def settle(self) -> None:
         """Watch what the groups need and nothing else, and find the endpoints of each group."""
         assert self._group is not None, "used while it runs"
-        groups = self._endpoints.groups
+        groups = self._scraped.sources
         sources = {source for source, _ in groups}
         services = {(source.namespace, source.service) for source in sources if source.service}
         for key in self._services.keys() - services:
@@ -91,7 +81,7 @@ class EndpointSubscriptions:
             cache.start(self._group)
         for source, access in groups:
             with self._context.problems.defects.contain("unexpected error about endpoints", source):
-                self._endpoints.put((source, access), self._find(source, access))
+                self._scraped.put_endpoints((source, access), self._find(source, access))
 
     def _find(self, source: EndpointSource, access: Access) -> FoundEndpoints:
         pods = self._own_pods.get(_pods_of(source), self._pods)
@@ -141,9 +131,10 @@ class ScrapeSubscriptions:
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
-        self.endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
         listed = scale_down.scraped_metrics(spec.removal_order, spec.metrics or ())
+        external = (metric.external for metric in spec.metrics or ())
+        self._want_endpoints(key, {metric.metric.name for metric in external if metric is not None})
         metrics = frozenset(metric for metric in map(_scraped_metric, listed) if metric is not None)
         known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
@@ -155,8 +146,12 @@ class ScrapeSubscriptions:
             subscription.settle()
 
     def remove(self, key: Key) -> None:
-        self.endpoints.remove(key)
+        self._want_endpoints(key, ())
         self._remove(key)
+
+    def _want_endpoints(self, key: Key, metrics: Collection[str]) -> None:
+        self.scraped.want_endpoints(key, metrics)
+        self.endpoints.wake.set()
 
     def _remove(self, key: Key) -> None:
         gone = self._subscriptions.pop(key, None)

@@ -1,12 +1,11 @@
-"""The kinds of metric sources: what one metric of one autoscaler reads at a decision.
+"""The sources of metrics: what one metric of one autoscaler reads at a decision.
 
-A polled source turns the answer of a feed into a reading. A scraped source reads the scrapes of the pods, and
-falls back to Prometheus for pods without one. Before the first answer a metric is unknown, and never zero.
+A polled source turns the answer of a feed into a reading. Others read scrapes (`scraped`), or the usage that
+pods expose (`usage.source`). Before the first answer a metric is unknown, and never zero.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,20 +22,13 @@ from adapter.autoscaler.decide.observation import (
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.feed import OLDEST, Feed, LeastReady, SourceAnswer, fresh_values, ready_then
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.config.rules_config import OnNaN
 from adapter.model.coherence import heavier_cut, incoherent_pods
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.learned_usage import LearnedUsage
 from adapter.model.pods import PodFacts
-from adapter.model.timestamps import SECOND, span_of
-from adapter.rules.matchers import Matcher
-from adapter.rules.query import Dropped, milli_of
-from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedAnswer, ScrapedEntry
+from adapter.model.timestamps import SECOND
 
 _NOT_YET = "no answer yet"
-_FETCHING = "unable to fetch metrics from custom metrics API"
-_TOO_LARGE = "beyond 9.2e15, the limit of a quantity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +39,6 @@ class Subscriber:
     period: float
     selector: LabelSelector
     names: Callable[[], tuple[str, ...]]
-
-    @property
-    def namespace(self) -> str:
-        return self.key.namespace
 
 
 class ReadContext(msgspec.Struct, frozen=True):
@@ -67,8 +55,10 @@ class ReadContext(msgspec.Struct, frozen=True):
     became_ready: Mapping[str, float] = {}
     learned: MutableMapping[str, LearnedUsage] | None = None
 
-    def cut(self, reading: PodsReading, sampled: Mapping[str, float]) -> PodsReading:
-        """Return a reading without the values that are not of one cut; `sampled` is in monotonic seconds.
+    def cut(self, reading: PodsReading, find_sampled: Callable[[], Mapping[str, float]]) -> PodsReading:
+        """Return a reading without the values that are not of one cut.
+
+        `find_sampled` returns when each pod was sampled, in monotonic seconds.
 
         A pod whose sample has no known time is left as it is. One that terminates or has ended delays no
         other: it does not count, and it is not sampled again.
@@ -76,6 +66,7 @@ class ReadContext(msgspec.Struct, frozen=True):
         values, became_ready = reading.values, self.became_ready
         if became_ready.keys().isdisjoint(values.keys()):
             return reading
+        sampled = find_sampled()
         present = {
             pod.name: sampled[pod.name]
             for pod in self.pods
@@ -90,6 +81,27 @@ class ReadContext(msgspec.Struct, frozen=True):
             left_out={name: values[name] for name in names},
             other_cut=tuple(sorted(heavier_cut(values, present, became_ready, names))),
         )
+
+
+@dataclass(slots=True, eq=False)
+class MetricSource:
+    """What one metric of one autoscaler is read from.
+
+    A reading sets the time of its oldest sample, and the nanoseconds that a sample covers and that pass until
+    the next; None if unknown. `fault` is why a scrape fails, "" if none does; that of a pod that starts does
+    not count.
+    """
+
+    sampled: int | None = field(default=None, init=False)
+    span: int | None = field(default=None, init=False)
+    fault: str = field(default="", init=False)
+
+    def read(self, context: ReadContext) -> Reading:
+        """Return the value as it is known now, from memory."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop what runs for this source alone."""
 
 
 # -- polled --------------------------------------------------------------------------------------------------
@@ -163,7 +175,7 @@ def _stale(api: str) -> Unavailable:
 
 
 @dataclass(slots=True, eq=False)
-class PolledSource:
+class PolledSource(MetricSource):
     """A metric with a feed; `api` is the metrics API that error messages name."""
 
     feed: Feed
@@ -173,220 +185,50 @@ class PolledSource:
     read_answer: ReadAnswer
 
     @property
-    def sampled(self) -> int | None:
-        """The time of the oldest sample; None if unknown."""
-        answer = self.feed.answer
-        return min(answer.times.values()) if answer is not None and answer.times else None
+    def times(self) -> Mapping[str, int]:
+        """The times of the oldest samples of the last answer."""
+        return {} if self.feed.answer is None else self.feed.answer.times
 
-    @property
-    def span(self) -> int | None:
-        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
-        answer, interval = self.feed.answer, self.feed.interval.known
-        if answer is None or interval is None or answer.lookback is None:
-            return None
-        return interval + answer.lookback
+    def sample_times(self, context: ReadContext) -> dict[str, float]:
+        """Return these times in monotonic seconds."""
+        return {name: context.monotonic - (context.now - time) / SECOND for name, time in self.times.items()}
 
     def close(self) -> None:
         self.poller.drop(self.key, self.feed)
 
     def read(self, context: ReadContext) -> Reading:
+        self.sampled, self.span = min(self.times.values(), default=None), self._find_span()
         answer, late, error = self.feed.state(context.monotonic)
         if answer is None:
             reason = NOT_YET if self.feed.polled is None and not error else "NotAnswered"
             return Unavailable(
                 reason, f"unable to fetch metrics from {self.api} metrics API: {error or _NOT_YET}"
             )
+        aged = context
         if late:
             # A late answer does not scale down anyway. Its samples are not too old because no poll came.
-            context = replace(context, now=context.now - round(self.feed.overdue(context.monotonic) * SECOND))
+            aged = replace(aged, now=aged.now - round(self.feed.overdue(context.monotonic) * SECOND))
         if not answer.trusted:
             # Prometheus evaluates at our clock's time. If that was set back, old samples would look new.
-            context = replace(context, now=max(context.now, self.feed.interval.newest))
-        return self.read_answer(answer, self.feed.interval.lasts, context, late)
+            aged = replace(aged, now=max(aged.now, self.feed.interval.newest))
+        reading = self.read_answer(answer, self.feed.interval.lasts, aged, late)
+        if self.api == "custom" and isinstance(reading, PodsReading):
+            return context.cut(reading, lambda: self.sample_times(context))
+        return reading
 
-
-class PodsSource(PolledSource):
-    """A metric of pods; `read_all` returns the values of all pods, whether or not they are of one cut."""
-
-    __slots__ = ()
-    read_all = PolledSource.read
-
-    def read(self, context: ReadContext) -> Reading:
-        reading = self.read_all(context)
-        if not isinstance(reading, PodsReading) or not context.became_ready:
-            return reading
-        return context.cut(reading, self.sample_times(context))
-
-    def sample_times(self, context: ReadContext) -> dict[str, float]:
-        """Return when each pod was sampled, in monotonic seconds; without those that are not known."""
-        times = {} if self.feed.answer is None else self.feed.answer.times
-        return {name: context.monotonic - (context.now - time) / SECOND for name, time in times.items()}
+    def _find_span(self) -> int | None:
+        """Return the nanoseconds that a sample covers: its window and the interval to the next."""
+        answer, interval = self.feed.answer, self.feed.interval.known
+        if answer is None or interval is None or answer.lookback is None:
+            return None
+        return interval + answer.lookback
 
 
 @dataclass(slots=True, eq=False)
-class InvalidMetric:
+class InvalidMetric(MetricSource):
     """A metric with an invalid selector, which has no value."""
 
     why: Unavailable
-    sampled: int | None = None
-    span: int | None = None
 
     def read(self, _: ReadContext) -> Reading:
         return self.why
-
-    def close(self) -> None:
-        pass
-
-
-# -- scraped -------------------------------------------------------------------------------------------------
-
-
-_Polled = TypeVar("_Polled", bound=PolledSource)
-
-
-@dataclass(slots=True, eq=False)
-class ScrapedSource(Generic[_Polled]):
-    """A scraped metric; `open_feed` polls Prometheus, which answers where no scrape is available."""
-
-    metric: str
-    subscriber: Subscriber
-    open_feed: Callable[[], _Polled]
-    fallback: _Polled | None = field(default=None, init=False)
-    scrape_fault: str = field(default="", init=False)
-    """Why a scrape fails, "" if none does; that of a pod that starts does not count."""
-
-    def polled(self) -> _Polled:
-        if self.fallback is None:
-            self.fallback = self.open_feed()
-        return self.fallback
-
-    def close(self) -> None:
-        """Stop polling; those that began the scrapes end them."""
-        if self.fallback is not None:
-            self.fallback.close()
-            self.fallback = None
-
-
-@dataclass(slots=True, eq=False)
-class ScrapedPodsSource(ScrapedSource[PodsSource]):
-    """A metric of scraped pods; Prometheus answers for pods without a scrape."""
-
-    scraped: ScrapedValues
-    matchers: tuple[Matcher, ...]
-    """Those of the selector of the metric."""
-    sampled: int | None = None
-    span: int | None = None
-    """The time of the oldest sample, and the nanoseconds that one covers."""
-
-    def read(self, context: ReadContext) -> Reading:
-        """Return the scraped values, and Prometheus' for pods without one."""
-        self.scraped.follow()  # the rules may have changed
-        entry = self.scraped.entry_of(self.metric)
-        if entry is None:
-            polled, self.scrape_fault = self.polled(), ""
-            reading = polled.read(context)
-            self.sampled, self.span = polled.sampled, polled.span
-            return reading
-        self.span = self.scraped.span_of(entry)
-        names = [pod.name for pod in context.pods]
-        look = self.scraped.read(entry, self.subscriber.key.namespace, names, self.matchers)
-        self.scrape_fault = look.fault
-        read = self._read_values(entry, look)
-        if isinstance(read, Unavailable):
-            return read
-        values, overdue = read
-        # An overdue value may raise the count, never lower it: the decision is told which pods have one.
-        late_pods = {name for name in values if look.values[name].overdue}
-        times: list[int] = [span_of(time) for _, time, _ in look.values.values()]
-        if missing := [
-            pod.name
-            for pod in context.pods
-            if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
-        ]:
-            polled_values, late = self._fill(missing, look.absent, context)
-            values |= polled_values
-            times += [time for name, time in self._times_polled().items() if name in polled_values]
-            # Such a pod has no better value, and Prometheus' is older than a scrape.
-            unseen = next((name for name in polled_values if name in look.unseen), None)
-            if unseen is not None:
-                late = f"{unseen} is not scraped now, using Prometheus{self._why(entry, unseen)}"
-            elif late and look.fault:
-                late = f"{late}; not scraped: {look.fault}"
-            late_pods |= polled_values.keys() if late else set()
-            overdue = overdue or late
-        # All pods are scraped again. A feed that stays open would poll Prometheus in vain.
-        else:
-            self.close()
-        self.sampled = min(times, default=None)
-        if not values:
-            if self.fallback is not None and self.fallback.feed.polled is None:
-                return self.fallback.read(context)  # neither scraped nor answered yet
-            return Unavailable("NoMetrics", self._nothing(entry, look, missing))
-        reading = PodsReading(values, {}, overdue, overdue_pods=tuple(sorted(late_pods)))
-        return context.cut(reading, self._sample_times(look, context)) if context.became_ready else reading
-
-    def _nothing(self, entry: ScrapedEntry, look: ScrapedAnswer, missing: Sequence[str]) -> str:
-        """Return why no pod has a value."""
-        text = "no metrics returned from custom metrics API"
-        if look.fault:
-            return f"{text}; not scraped: {look.fault}"
-        unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
-        if unseen is not None:
-            return f"{text}; {unseen} is not scraped now{self._why(entry, unseen)}"
-        if look.absent.keys() - look.unseen:
-            return f"{text}: the scraped pods expose no such series of {entry.series}"
-        return text
-
-    def _times_polled(self) -> Mapping[str, int]:
-        answer = None if self.fallback is None else self.fallback.feed.answer
-        return {} if answer is None else answer.times
-
-    def _sample_times(self, look: ScrapedAnswer, context: ReadContext) -> Mapping[str, float]:
-        """Return when each pod was sampled, by Prometheus unless it is scraped, in monotonic seconds."""
-        polled = {} if self.fallback is None else self.fallback.sample_times(context)
-        return polled | {name: value.time - look.offset for name, value in look.values.items()}
-
-    def _read_values(
-        self, entry: ScrapedEntry, look: ScrapedAnswer
-    ) -> tuple[dict[str, int], str] | Unavailable:
-        """Return the scraped values in thousandths by pod, and why one may be out of date, "" if none is."""
-        values: dict[str, int] = {}
-        overdue = ""
-        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
-        for name, (value, _, is_overdue) in look.values.items():
-            try:
-                milli = milli_of(value, nan_is_zero=nan_is_zero)
-            except OverflowError:
-                # An error, as through Prometheus and the API: the metric scales neither up nor down.
-                which = f"the value of {entry.rule.config.path} for {name}"
-                return Unavailable("InvalidValue", f"{_FETCHING}: {which} is {_TOO_LARGE}")
-            if not isinstance(milli, Dropped):
-                values[name] = milli
-                if is_overdue:
-                    overdue = f"the scrape of {name} is overdue{self._why(entry, name)}"
-        return values, overdue
-
-    def _why(self, entry: ScrapedEntry, name: str) -> str:
-        """Return why a pod is not scraped, as the end of a sentence, "" if unknown."""
-        reason = self.scraped.reason_of(entry, self.subscriber.key.namespace, name)
-        return f": {reason}" if reason else ""
-
-    def _fill(
-        self, missing: Sequence[str], absent: Mapping[str, float], context: ReadContext
-    ) -> tuple[dict[str, int], str]:
-        """Return Prometheus' values for pods without a scraped one, and why these may be out of date.
-
-        A sample counts only if it is newer than the last scrape of its pod.
-        """
-        polled = self.polled()
-        reading = polled.read_all(context)
-        answer = polled.feed.answer
-        if not isinstance(reading, PodsReading) or answer is None:
-            return {}, ""
-        values = {
-            name: reading.values[name]
-            for name in missing
-            if name in reading.values
-            and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
-        }
-        return values, reading.overdue if values else ""

@@ -20,7 +20,7 @@ from adapter.autoscaler.usage.calibration import Calibration, Comparison
 from adapter.autoscaler.usage.history import UsageHistory
 from adapter.model.learned_usage import MOST_PODS, AgreeingPod, LearnedUsage
 from adapter.model.timestamps import SECOND
-from adapter.scrape.targets import ScrapedValue
+from adapter.scrape.readings import ScrapedValue
 
 LONGEST_WINDOW = 600.0
 """The longest window of a container's usage, in seconds, that is compared. It bounds the histories."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Ways, sum_usage
 from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
-from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, PolledSource, ReadContext
 from adapter.autoscaler.usage import calibration as calibrations
 from adapter.autoscaler.usage import comparing, containers
 from adapter.autoscaler.usage.calibration import CalibrationVerdict
@@ -32,7 +32,7 @@ from adapter.model.learned_usage import GREATEST_RATIO, MOST_LEARNED, LearnedUsa
 from adapter.model.timestamps import SECOND, span_of, write_instant
 from adapter.rules.compile import UsageEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedValue
+from adapter.scrape.readings import ScrapedValue
 
 LEAST = 20
 """The least usage of a container that shows a ratio, in thousandths: below it, the rest of the pod weighs."""
@@ -48,27 +48,24 @@ NOT_SCRAPED = CalibrationVerdict(None, "NotScraped")
 
 
 @dataclass(slots=True, eq=False)
-class OwnUsageSource:
-    """The usage of CPU by pods, or by one container in each (`container`)."""
+class OwnUsageSource(MetricSource):
+    """The usage of CPU by pods, or by one container in each (`container`).
+
+    `sampled` and `span` are those of the pods' own values if these count.
+    """
 
     slow: PolledSource
     scraped: ScrapedValues
-    subscriber: Subscriber
     container: str
     verdict: CalibrationVerdict = NOT_SCRAPED
     """Whether the pods' own values count, and why not."""
     why: str = ""
     """Why there is no faster reading, "" if there is one or no rule scrapes CPU."""
-    sampled: int | None = None
-    span: int | None = None
-    """Those of the pods' own values if these count."""
     pods: ComparedPods = field(init=False, default_factory=lambda: ComparedPods(LEAST))
     _noise: Noise | None = None
     _entry: UsageEntry | None = None
-    _answer: SourceAnswer | None = None
-    _fault: str = ""  # why the scrape of a pod fails, which is no fault of the rule
-    _items: Mapping[str, PodMetrics] = field(default_factory=dict)
-    """The usages of the last answer, by pod."""
+    _usages: tuple[SourceAnswer | None, Mapping[str, PodMetrics]] = (None, {})
+    """The last answer about containers, and its usages by pod."""
 
     @property
     def condition(self) -> OptionState | None:
@@ -87,15 +84,15 @@ class OwnUsageSource:
         self.scraped.follow()  # the rules may have changed
         entry = self.scraped.find_usage()
         if entry != self._entry:  # a rule that reads the same is the same after a reload
-            self._entry, self._answer, self._noise = entry, None, None
+            self._entry, self._usages, self._noise = entry, (None, {}), None
             self.pods.clear()
         if entry is None:
             self.verdict, self.why = NOT_SCRAPED, ""
             return reading
         self._adopt(entry, context)
-        own = self._read_own(entry, context)
+        own, fault = self._read_own(entry, context)
         self._compare(entry, context)
-        self.verdict = self._judge(entry, own, context)
+        self.verdict = self._judge(entry, own, fault, context)
         self.why = self.verdict.why
         if self.verdict.ratio is None:
             return reading
@@ -131,11 +128,13 @@ class OwnUsageSource:
         answer = self.slow.feed.answer
         return (ASSUMED_WINDOW if answer is None or not answer.lookback else answer.lookback) / SECOND
 
-    def _read_own(self, entry: UsageEntry, context: ReadContext) -> dict[str, ScrapedValue]:
-        """Return the own usage of each pod in thousandths, and add it to its history."""
+    def _read_own(self, entry: UsageEntry, context: ReadContext) -> tuple[dict[str, ScrapedValue], str]:
+        """Return the own usage of each pod in thousandths, and add it to its history.
+
+        The text says why the scrape of a pod fails, which is no fault of the rule.
+        """
         started, window = {pod.name: pod.started for pod in context.pods}, self._window()
-        look = self.scraped.read(entry, self.subscriber.namespace, started, ())
-        self._fault = look.fault
+        look = self.scraped.read(entry, self.slow.key.namespace, started, ())
         own: dict[str, ScrapedValue] = {}
         self.pods.keep(started.keys())
         for name, value in look.values.items():
@@ -150,18 +149,18 @@ class OwnUsageSource:
         if known := [value for name, value in own.items() if not self.pods.is_apart(name)]:
             mean = sum(value.value for value in known) / len(known)
             self._noise.add(min(value.time for value in known), mean)
-        return own
+        return own, look.fault
 
     def _compare(self, entry: UsageEntry, context: ReadContext) -> None:
         """Take the samples of a new answer, and compare those whose windows are known."""
         answer = self.slow.feed.answer
-        if answer is not self._answer:
-            self._answer = answer
-            self._items = {} if answer is None else {item.metadata.name: item for item in answer.items}
+        if answer is not self._usages[0]:
+            items = {} if answer is None else {item.metadata.name: item for item in answer.items}
+            self._usages = answer, items
             usages = (
                 (pod.name, sum_usage(item, "cpu", containers.find_container(pod, entry)))
                 for pod in context.pods
-                if (item := self._items.get(pod.name)) is not None
+                if (item := items.get(pod.name)) is not None
             )
             self.pods.sample(usages, {} if answer is None else answer.times)
         lag, now = self.scraped.covered_seconds(entry) / 2, context.monotonic
@@ -184,7 +183,7 @@ class OwnUsageSource:
         learned[self._key] = LearnedUsage(_identify(entry), wall, ratios, share, pods)
 
     def _judge(
-        self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext
+        self, entry: UsageEntry, own: Mapping[str, ScrapedValue], fault: str, context: ReadContext
     ) -> CalibrationVerdict:
         """Return whether the pods' own values count."""
         path, scrape = entry.rule.path, entry.rule.config.scrape
@@ -199,7 +198,7 @@ class OwnUsageSource:
             return CalibrationVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
         if not own:
             why = f"no pod exposes the series of {path} at port {scrape.access.port}"
-            return CalibrationVerdict(None, "NotExposed", f"{why}: {self._fault}" if self._fault else why)
+            return CalibrationVerdict(None, "NotExposed", f"{why}: {fault}" if fault else why)
         verdict = calibrations.judge(self.pods.calibration, path)
         due = self.pods.first_due(self._window())
         if not self.pods.calibration.ratios and context.now / SECOND < due < math.inf:
@@ -226,7 +225,7 @@ class OwnUsageSource:
         agrees, now = self.pods.agrees, context.monotonic
         most = ratio * max(value.value for name, value in own.items() if agrees(name, now))
         window = span_of(self.scraped.covered_seconds(entry))
-        others = containers.usage_of_others(self._items, context.pods, entry)
+        others = containers.usage_of_others(self._usages[1], context.pods, entry)
         values: dict[str, int] = {}
         samples: dict[str, tuple[int, int]] = {}
         overdue = ""

@@ -38,7 +38,8 @@ class Element(NamedTuple):
 class Scope:
     """The input of an evaluation, and the times of the series that it has used so far.
 
-    `series` is the rule's, `selector` has the matchers of the question, `window` is the seconds of rates.
+    `series` is the rule's, `selector` has the matchers of the question, `window` is the seconds of rates of a
+    pod that is scraped at its interval.
     All series have the labels in `identity`, whatever they say of them themselves. `oldest` is the oldest
     time of the series used from the last scrape, `gone` of those that only earlier scrapes had.
     """
@@ -109,7 +110,7 @@ def read_series(
 
     def evaluate(scope: Scope) -> Vector:
         elements: list[Element] = []
-        full, identity, window = name.replace(parsing.SERIES, scope.series), scope.identity, scope.window
+        full, identity = name.replace(parsing.SERIES, scope.series), scope.identity
         selector = (*own, *scope.selector) if narrows else own
         if not all(matchers.build_test(part)(identity) for part in selector if part.label in identity):
             return elements
@@ -117,6 +118,7 @@ def read_series(
         shown = full if keeps_name else ""
         oldest, work = scope.oldest, 0
         for endpoint in scope.endpoints:
+            window = scope.window * endpoint.stretch
             for track in endpoint.tracks(full):
                 if not tests or all(test(track) for test in tests):
                     value = read(track, endpoint, window)

@@ -159,7 +159,8 @@ class _LinePart:
         return sample
 
     def _take(self, sample: re.Match[bytes], name: str, labels: bytes) -> int:
-        self.samples.append(Exposed(name, labels, self._number(sample, 2, "not a value"), self._time(sample)))
+        time = None if sample[3] is None else self._time(sample)
+        self.samples.append(Exposed(name, labels, self._number(sample, 2, "not a value"), time))
         if len(self.samples) > self.limit:
             raise ExposureLimitError(f"there are more than {self.limit} samples of {name}")
         return sample.end()
@@ -173,10 +174,8 @@ class _LinePart:
             pass
         raise self._unreadable(sample.start(), what)
 
-    def _time(self, sample: re.Match[bytes]) -> float | None:
+    def _time(self, sample: re.Match[bytes]) -> float:
         """Return the time of a sample in seconds; in the text format it is in milliseconds."""
-        if sample[3] is None:
-            return None
         if self.pattern is _TEXT_SAMPLE:
             return int(sample[3]) / 1000
         time = self._number(sample, 3, "not a time")

@@ -45,11 +45,6 @@ class PodLabels(NamedTuple):
     def own(self) -> frozenset[str]:
         return frozenset({*self} - {""})
 
-    def identity(self, namespace: str, pod: str) -> dict[str, str]:
-        """Return the labels that every series of a pod has."""
-        named = {self.namespace: namespace} if self.namespace else {}
-        return {**named, self.pod: pod}
-
     def check(self, tree: Any) -> None:
         """Refuse a query that compiles, but mixes pods or series. Raises UnscrapableError with the reason."""
         grouping = self._grouping(tree)
@@ -121,7 +116,8 @@ class PodLabels(NamedTuple):
 class Answer(NamedTuple):
     """The samples of an answer, and the time of the oldest of the newest samples behind it.
 
-    `time` is infinite if no series was selected; `shown` says whether a last scrape had one of the names.
+    `time` is infinite if no series was selected; `shown` says whether there are samples, or a last scrape had
+    one of the names.
     """
 
     elements: tuple[Element, ...]
@@ -156,13 +152,14 @@ class ScrapedQuery:
         `selector` has the matchers of the question, `window` is the seconds of rates, and `pod` the
         namespace and name of the pod of a query for one.
         """
-        identity = {} if self.pod is None else self.pod.identity(*pod)
+        identity: dict[str, str] = {}  # the labels that every series of a pod has
+        if self.pod is not None:
+            identity = {label: name for label, name in zip(self.pod, reversed(pod), strict=True) if label}
         scope = Scope(endpoints, series, tuple(selector), window, identity)
         elements = yield from self._root(scope)
         if len(elements) > MOST_RESULTS:
             raise UnionError(f"the query has more than {MOST_RESULTS} samples")
-        names = self.series_names(series)
-        shown = any(endpoint.shows(names) for endpoint in endpoints)
+        shown = bool(elements) or any(endpoint.shows(self.series_names(series)) for endpoint in endpoints)
         return Answer(tuple(elements), scope.gone if math.isinf(scope.oldest) else scope.oldest, shown)
 
 

@@ -9,10 +9,12 @@ small steps, labels and series have limits, and `size` estimates the bytes that 
 exceeds a limit is refused as a whole, because a sum without one of its series would be too small.
 """
 
+import math
 import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -94,22 +96,21 @@ class Track(msgspec.Struct, gc=False, eq=False):
                 return flat[at + 1]
         return default
 
-    def add(self, time: float, value: float, stamp: float | None = None) -> None:
-        """Add a sample, unless it is the last one again: not newer, or with the same time of its own."""
-        if self.times and (time <= self.times[-1] or (stamp is not None and stamp == self.stamp)):
-            return
-        self.stamp = stamp
-        self.times.append(time)
-        self.values.append(value)
+    def add(self, time: float, value: float, stamp: float | None = None, before: float = -math.inf) -> None:
+        """Add a sample, unless it is the last one again: not newer, or with the same time of its own.
 
-    def forget(self, before: float) -> None:
-        """Drop samples older than a time, but never the last one."""
-        kept = 0
-        last = len(self.times) - 1
-        while kept < last and self.times[kept] < before:
+        Samples from before the time `before` are dropped, but never the last one.
+        """
+        times = self.times
+        if not times or (time > times[-1] and (stamp is None or stamp != self.stamp)):
+            self.stamp = stamp
+            times.append(time)
+            self.values.append(value)
+        kept, last = 0, len(times) - 1
+        while kept < last and times[kept] < before:
             kept += 1
         if kept:
-            del self.times[:kept], self.values[:kept]
+            del times[:kept], self.values[:kept]
 
     def rate(self, now: float, window: float) -> float | None:
         """Return the increase per second within `window` seconds before `now`, None if too little is known.
@@ -148,24 +149,29 @@ _UNKNOWN = Track()
 _K = TypeVar("_K")
 
 
+@dataclass(slots=True, eq=False)
 class PodSeries:
-    """The wanted series of one pod, recorded scrape by scrape."""
+    """The wanted series of one pod, recorded scrape by scrape.
 
-    def __init__(self, relabel: Relabel | None = None) -> None:
-        """`relabel` makes the labels of a series from the exposed ones; None for these as they are."""
-        self.relabel = relabel
-        self.scrapes = 0
-        """Number of recorded scrapes; results are valid until it changes."""
-        self.time = 0.0
-        """Time of the last one."""
-        self.size = 0
-        """Estimated bytes, those of a scrape that is being recorded included."""
-        self.count = 0
-        """Number of series."""
-        self._by_name: dict[str, dict[Labels, Track]] = {}
-        self._written: dict[str, dict[bytes, Track | None]] = {}  # None for a series that no query selects
-        self.selections: Selections | None = None
-        """The series to keep, None for all."""
+    `relabel` makes the labels of a series from the exposed ones; None for these as they are.
+    """
+
+    relabel: Relabel | None = None
+    scrapes: int = 0
+    """Number of recorded scrapes; results are valid until it changes."""
+    time: float = 0.0
+    """Time of the last one."""
+    stretch: float = 1.0
+    """Factor of the windows of rates, because the pod is scraped less often."""
+    size: int = 0
+    """Estimated bytes, those of a scrape that is being recorded included."""
+    count: int = 0
+    """Number of series."""
+    selections: Selections | None = None
+    """The series to keep, None for all."""
+    _by_name: dict[str, dict[Labels, Track]] = field(default_factory=dict)
+    _written: dict[str, dict[bytes, Track | None]] = field(default_factory=dict)
+    """The spellings of labels; None for a series that no query selects."""
 
     def record(
         self,
@@ -192,8 +198,20 @@ class PodSeries:
             }
         new = _New(self, most, keep)
         read: list[tuple[Track, Exposed]] = []
+        nothing: dict[bytes, Track | None] = {}
+        work = 0
         try:
-            yield from self._find(samples, read, new)
+            for sample in samples:
+                track = self._written.get(sample.name, nothing).get(sample.labels, _UNKNOWN)
+                work += 1
+                if track is _UNKNOWN:
+                    track = new.track(sample)
+                    work += len(sample.labels) // 64
+                if track is not None:
+                    read.append((track, sample))
+                if work >= _STEP_WORK:
+                    work = 0
+                    yield
         except BaseException:
             self.size -= new.size
             raise
@@ -210,25 +228,6 @@ class PodSeries:
     def known(self, name: str, flat: Labels) -> Track | None:
         return self._by_name.get(name, {}).get(flat)
 
-    def _find(
-        self, samples: Sequence[Exposed], read: list[tuple[Track, Exposed]], new: "_New"
-    ) -> Generator[None, None, None]:
-        """Add the series of each sample to `read`, and new ones to `new`; change nothing else."""
-        work = 0
-        nothing: dict[bytes, Track | None] = {}
-        for sample in samples:
-            written = self._written.get(sample.name, nothing)
-            track = written.get(sample.labels, _UNKNOWN)
-            work += 1
-            if track is _UNKNOWN:
-                track = new.track(sample)
-                work += len(sample.labels) // 64
-            if track is not None:
-                read.append((track, sample))
-            if work >= _STEP_WORK:
-                work = 0
-                yield
-
     def _commit(
         self,
         read: Sequence[tuple[Track, Exposed]],
@@ -240,7 +239,7 @@ class PodSeries:
     ) -> Generator[None, None, None]:
         for name, tracks in new.tracks.items():
             self._by_name.setdefault(name, {}).update(tracks)
-            self.count += len(tracks)
+        self.count += new.count
         for name, written in new.written.items():
             self._written.setdefault(name, {}).update(written)
         yield
@@ -251,8 +250,7 @@ class PodSeries:
                 track.scrape = self.scrapes
                 given = time if sample.time is None else min(time, time + sample.time - wall)
                 held = len(track.times)
-                track.add(given, sample.value, sample.time)
-                track.forget(before)
+                track.add(given, sample.value, sample.time, before)
                 self.size += (len(track.times) - held) * SAMPLE_BYTES
             if number % _STEP_WORK == 0:
                 yield
@@ -297,17 +295,17 @@ def _select(entries: Iterable[tuple[_K, bool]]) -> Generator[None, None, list[_K
     return chosen
 
 
+@dataclass(slots=True, eq=False)
 class _New:
     """New series and spellings of a scrape. `size` is in estimated bytes."""
 
-    def __init__(self, pod: PodSeries, most: int, keep: float) -> None:
-        self.tracks: dict[str, dict[Labels, Track]] = {}
-        self.written: dict[str, dict[bytes, Track | None]] = {}
-        self.size = 0
-        self._pod = pod
-        self._most = most
-        self._keep = keep
-        self._left = most - pod.count
+    _pod: PodSeries
+    _most: int
+    _keep: float
+    tracks: dict[str, dict[Labels, Track]] = field(default_factory=dict)
+    written: dict[str, dict[bytes, Track | None]] = field(default_factory=dict)
+    size: int = 0
+    count: int = 0
 
     def track(self, sample: Exposed) -> Track | None:
         """Return the series of a sample with a new spelling, None for a series that is not wanted."""
@@ -324,8 +322,8 @@ class _New:
         tracks = self.tracks.setdefault(name, {})
         track = self._pod.known(name, flat) or tracks.get(flat)
         if track is None and self._wants(name, flat):
-            self._left -= 1
-            if self._left < 0:
+            self.count += 1
+            if self._pod.count + self.count > self._most:
                 raise ExposureLimitError(self._sentence(name))
             track = tracks[flat] = Track(flat)
             self._grow(_weigh(flat))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions
+from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model import pod_networks
@@ -17,8 +17,8 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.provider.relist import Relister
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
 from adapter.scrape.http import Scraper
+from adapter.scrape.readings import EndpointReading
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
@@ -48,15 +48,16 @@ class Here(NamedTuple):
     """The endpoints of a cluster, as a scaler reads them."""
 
     cluster: Cluster
-    endpoints: ScrapedEndpoints
+    scraped: ScrapedValues
     subscriptions: EndpointSubscriptions
+    wants: ScrapeSubscriptions
     monitoring: Monitoring
     problems: ProblemLog
 
     def read(self, metric: str = "depth") -> EndpointReading:
-        entry = self.endpoints.entry_of(metric)
+        entry = self.scraped.external_entry(metric)
         assert entry is not None
-        found = self.endpoints.read(entry, ())
+        found = self.scraped.read_endpoints(entry, ())
         assert found is not None
         return found
 
@@ -97,7 +98,8 @@ async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncI
     async with reflecting(cluster.url) as reflected:
         clock, monitoring, problems = reflected.clock, reflected.monitoring, reflected.problems
         context, met = replace(reflected, scope=scope), SourceProblems(clock, problems)
-        relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
+        lister: Any = FakeLister({})
+        relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
         await relister.adopt(compile_text(RULES))
         registry = lambda: relister.registry  # noqa: E731 - shared by both
         networks = pod_networks.parse_networks(["127.0.0.0/8"])
@@ -105,12 +107,13 @@ async def following(cluster: Cluster, scope: SliceScope | None = None) -> AsyncI
             scraped = ScrapedValues(
                 scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
             )
-            endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
             pods = PodCache(context)
-            subscriptions = EndpointSubscriptions(endpoints, context, pods)
+            subscriptions = EndpointSubscriptions(scraped, context, pods)
+            followers: Any = None  # of pods, which no autoscaler here reads
+            wants = ScrapeSubscriptions(scraped, followers, problems.defects, subscriptions)
             tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
             try:
-                yield Here(cluster, endpoints, subscriptions, monitoring, problems)
+                yield Here(cluster, scraped, subscriptions, wants, monitoring, problems)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -136,22 +139,22 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
     async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(slice_of(("a", exporter)))
-        here.subscriptions.put(autoscaler("depth", "waiting"))
+        here.wants.put(autoscaler("depth", "waiting"))
         await until(lambda: here.value() == 3)
         await until(lambda: here.value("waiting") == 5)
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
         assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
-        here.subscriptions.remove(Key("default", "web"))
+        here.wants.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._services)
-        assert here.endpoints.groups == ()
-        here.subscriptions.put(autoscaler("depth"))
+        assert here.scraped.sources == ()
+        here.wants.put(autoscaler("depth"))
         await until(lambda: here.value() == 4)
 
 
 async def test_endpoints_that_come_and_go() -> None:
     async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
-        here.subscriptions.put(autoscaler("depth", "waiting"))
+        here.wants.put(autoscaler("depth", "waiting"))
         await until(lambda: "no EndpointSlice" in here.read().reason)
         assert here.read("waiting").reason == "there are no pods of namespace inference with app=epp"
         cluster.create(pod("a", exporter.host, exporter.port))
@@ -173,12 +176,12 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
     ):
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(pod("other", "127.0.0.9", exporter.port, app="other"))
-        here.subscriptions.put(autoscaler("waiting"))
+        here.wants.put(autoscaler("waiting"))
         await until(lambda: here.value("waiting") == 5)
         ((_, selector), cache) = next(iter(here.subscriptions._own_pods.items()))
         assert (str(selector), cache.count()) == ("app=epp", 1)
         cluster.create(slice_of(("a", exporter)))
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
         assert [str(selector) for _, selector in here.subscriptions._own_pods] == [""]
         scope.set({slices.slice_of("default"), slices.slice_of("inference")})
@@ -193,9 +196,9 @@ async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
     async with Cluster() as cluster, following(cluster, scope) as here:
         await until(lambda: here.subscriptions._pods.synced)
         cluster.forbid("list", "pods")
-        here.subscriptions.put(autoscaler("waiting"))
+        here.wants.put(autoscaler("waiting"))
         await until(lambda: any(fault == "informer" for fault, _ in here.problems.active()))
-        here.subscriptions.remove(Key("default", "web"))
+        here.wants.remove(Key("default", "web"))
         await until(lambda: not here.subscriptions._own_pods)
         assert all(fault != "informer" for fault, _ in here.problems.active())
 
@@ -203,7 +206,7 @@ async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
 async def test_missing_rights_are_the_reason() -> None:
     async with Cluster() as cluster, following(cluster) as here:
         cluster.forbid("list", "endpointslices")
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: "forbidden" in here.read().reason)
         assert here.read().reason.startswith("the endpoints of Service inference/gateway are unknown: ")
 
@@ -226,7 +229,7 @@ async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
         written = endpoint_slice("by-hand", "gateway", *endpoints)
         written["ports"][0]["port"] = foreign.port
         cluster.create(written)
-        here.subscriptions.put(autoscaler("depth"))
+        here.wants.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
 
         assert here.read().overdue == "127.0.0.2 is not the address of a pod of namespace inference"
@@ -248,6 +251,6 @@ async def test_a_defect_in_one_source_keeps_no_other_from_being_followed(
     monkeypatch.setattr(EndpointSubscriptions, "_find", breaks)
     async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
-        here.subscriptions.put(autoscaler("depth", "waiting"))
+        here.wants.put(autoscaler("depth", "waiting"))
         await until(lambda: here.value("waiting") == 5)
         assert here.counted("fastpath_scaler_unexpected_errors_total") >= 1

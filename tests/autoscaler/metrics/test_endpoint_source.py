@@ -8,8 +8,9 @@ import pytest
 
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
+from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.sources import MetricSource
 from adapter.errors import ScrapeError
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
@@ -41,13 +42,11 @@ class EndpointBench(SourceBench):
         super().__init__(here, feeds, scrapes=True)
         provided: Any = self.provided
         other: Any = self.other
-        self.sources = SourceFactory(
-            here.scaler, provided, other, lambda: BUILTIN, here.scraped, feeds, endpoints=here.endpoints
-        )
+        self.sources = SourceFactory(here.scaler, provided, other, lambda: BUILTIN, here.scraped, feeds)
 
     def put(self, *found: Endpoint, reason: str = "") -> None:
-        (key,) = self.here.endpoints.groups
-        self.here.endpoints.put(key, FoundEndpoints(found, reason))
+        (key,) = self.here.scraped.sources
+        self.here.scraped.put_endpoints(key, FoundEndpoints(found, reason))
 
     def depth(self, **labels: str) -> MetricSource:
         metric = external_metric("depth", type="AverageValue", averageValue="1")
@@ -63,7 +62,7 @@ async def bench(more: str = "", namespaced: str = "false", **settings: Any) -> A
             here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
         ) as feeds,
     ):
-        here.endpoints.want(Key("shop", "web"), ["depth"])
+        here.scraped.want_endpoints(Key("shop", "web"), ["depth"])
         made = EndpointBench(here, feeds)
         made.put(A, B)
         here.reader.bodies = {"10.0.0.1": 'depth{queue="q"} 3', "10.0.0.2": 'depth{queue="q"} 4'}

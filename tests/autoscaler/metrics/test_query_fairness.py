@@ -143,7 +143,7 @@ async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) ->
 
         assert (min(rates) >= 0.9 / 7.5) is in_time
         if in_time:
-            assert {feed.period for feed in feeds._feeds.values()} == {7.5}
+            assert {feed.period for feed in feeds.feeds()} == {7.5}
             assert watch.namespaces == []
 
 
@@ -262,7 +262,7 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         await asyncio.sleep(polling.REPORT_AGAIN)
         assert sorted(map(str, watch.owners)) == sorted([f"greedy/a{number}" for number in range(4)] * 2)
 
-        for other in list(feeds._feeds.values()):
+        for other in list(feeds.feeds()):
             if other is not feed:
                 feeds.drop(next(iter(other.listeners)), other)
         await asyncio.sleep(polling.CALM + 5)

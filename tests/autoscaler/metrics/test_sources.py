@@ -9,10 +9,10 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
+from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL, Feed
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.metrics_api import TimedCustomValue, TimedExternalValue
@@ -23,6 +23,7 @@ from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
     ExternalQuestion,
+    ExternalValue,
     ObjectUsage,
     ResourceAnswer,
     ResourceQuestion,
@@ -31,14 +32,14 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, span_of
-from adapter.provider import scaler_provider
-from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
+from adapter.provider import reader
+from adapter.provider.reader import Values
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
-from tests.support.world import FRESHNESS, RulesWorld, scraped_pod, world
+from tests.support.world import FRESHNESS, RulesWorld, object_values, scraped_pod, series_values, world
 
 RULES = """
 rules:
@@ -72,20 +73,20 @@ class Provided:
     def __init__(self) -> None:
         clock = FakeClock()
         self.problems = SourceProblems(clock, ProblemLog(Monitoring(), clock))
-        self.objects: ObjectSamples | Exception | None = ObjectSamples({}, {}, 0.0, None)
-        self.series: SeriesSamples | None = SeriesSamples((), None, 0.0, None)
+        self.objects: Values[tuple[str, int]] | Exception | None = object_values({}, {}, 0.0, None)
+        self.series: Values[ExternalValue] | None = series_values((), None, 0.0, None)
         self.usages: ResourceAnswer | None = None
         self.asked: list[Any] = []
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> ObjectSamples | None:
+    ) -> Values[tuple[str, int]] | None:
         self.asked.append(question)
         if isinstance(self.objects, Exception):
             raise self.objects
         return self.objects
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples | None:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue] | None:
         self.asked.append(question.metric)
         return self.series
 
@@ -170,14 +171,13 @@ class SourceBench:
 
     async def scrape_again(self, *names: str) -> None:
         """Scrape some of the pods that are scraped."""
-        for key in list(self.here.scraped._targets):
-            if key[1] in names:
-                await self.here.scraped._scrape(key)
+        for target in self.here.targets(*names):
+            await self.here.scraped.work.scrape(target)
 
     @property
     def feed(self) -> Feed:
         """The only question to Prometheus or another adapter."""
-        (feed,) = self.feeds._feeds.values()
+        (feed,) = self.feeds.feeds()
         return feed
 
     async def answered(self, source: MetricSource) -> Any:
@@ -203,8 +203,8 @@ async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> 
         yield SourceBench(here, feeds, scrapes=scrapes)
 
 
-def samples(ago: float = 0.0, **values: int) -> ObjectSamples:
-    return ObjectSamples(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
+def samples(ago: float = 0.0, **values: int) -> Values[tuple[str, int]]:
+    return object_values(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
 
 
 # --- scraped pods ------------------------------------------------------------------------------------------
@@ -239,14 +239,14 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
 async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_yet() -> None:
     async with bench() as here:
         await here.scrape({A.ip: "load 1"}, [A, scraped_pod(B.name, B.ip, ports={"http": 80})])
-        here.provided.objects = ObjectSamples({"b": 7000}, {}, 0.0, None)
+        here.provided.objects = object_values({"b": 7000}, {}, 0.0, None)
         source = here.open(pods_metric(name="load"))
 
         fault = "b: no port is named metrics, only http"
         assert (await here.answered(source)).overdue == (
             f"the age of its samples is not known; not scraped: {fault}"
         )
-        assert source.scrape_fault == fault  # type: ignore[union-attr]
+        assert source.fault == fault
 
 
 async def test_why_no_pod_has_a_value() -> None:
@@ -265,7 +265,7 @@ async def test_why_no_pod_has_a_value() -> None:
         starting = [scraped_pod(pod.name, pod.ip, ready="False") for pod in (A, B, C)]
         await here.scrape({}, starting)
         assert here.read(source).message == f"{text}; a is not scraped now: 10.0.0.1:8080: cannot connect"
-        assert source.scrape_fault == ""  # type: ignore[union-attr]
+        assert source.fault == ""
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["failed", "late"])
@@ -415,7 +415,7 @@ async def test_scrapes_and_samples_of_prometheus_are_of_one_cut() -> None:
 async def test_values_of_prometheus_are_of_one_cut_if_their_times_are_known() -> None:
     async with bench(scrapes=False) as here:
         times = {"a": WALL - 20, "b": WALL - 12}
-        here.provided.objects = ObjectSamples({"a": 1000, "b": 2000, "c": 3000}, times, 0.0, 300.0)
+        here.provided.objects = object_values({"a": 1000, "b": 2000, "c": 3000}, times, 0.0, 300.0)
         source = here.open(pods_metric(name="load"))
         for ago, left_out in ((25, {}), (15, {"b": 2000}), (5, {"b": 2000})):
             here.became_ready = {"b": here.clock.monotonic() - ago}
@@ -474,6 +474,7 @@ async def test_an_object_of_ours() -> None:
         assert source.sampled == STAMPED - SECOND
         here.feed.interval.see({"main": 0}, 0)
         here.feed.interval.see({"main": 10**30}, 10**30)
+        here.read(source)
         assert source.span is not None
 
 
@@ -530,7 +531,7 @@ async def test_kinds(version: str, kind: str, asked: tuple[str | None, ...] | st
 
 async def test_an_external_metric_of_ours() -> None:
     async with bench() as here:
-        here.provided.series = SeriesSamples((1000, 2000), WALL, 0.0, 300.0)
+        here.provided.series = series_values((1000, 2000), WALL, 0.0, 300.0)
         source = here.open(external_metric(value="10"))
 
         assert here.read(source).message == "unable to fetch metrics from external metrics API: no answer yet"
@@ -618,7 +619,7 @@ def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) 
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        (used("a", times=None, partial=True), ({"a": 300}, scaler_provider.PARTIAL)),
+        (used("a", times=None, partial=True), ({"a": 300}, reader.PARTIAL)),
         (used("a", times={}), ({"a": 300}, UNKNOWN_AGE)),
         (used("a", "b", times={"a": 301.0, "b": 400.0}), "Stale"),
         (ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True), "NotAnswered: unable to fetch metrics"),

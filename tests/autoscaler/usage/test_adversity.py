@@ -20,7 +20,7 @@ from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from tests.autoscaler.metrics.test_sources import SourceBench, bench
 from tests.autoscaler.usage.test_source import RULES, serve
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pod

@@ -22,7 +22,7 @@ from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.scrape.http import ScrapeEndpoint
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.autoscaler.metrics.test_sources import SourceBench, bench

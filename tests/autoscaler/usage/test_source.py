@@ -19,7 +19,7 @@ from adapter.model.quantity import from_milli, read
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, Instant, Span, span_of, write_instant
 from adapter.rules.compile import compile_rules
-from adapter.scrape.targets import OwnUsage
+from adapter.scrape.readings import OwnUsage
 from tests.autoscaler.metrics.test_sources import CONTAINER, SourceBench, bench
 from tests.support.scaling import cpu_metric, pod
 from tests.support.world import scraped_pod
@@ -449,7 +449,7 @@ async def test_samples_cover_the_window_of_scrapes_that_are_stretched() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
         await all_of_them.step()
-        all_of_them.here.here.scraped._schedule.stretch = 4.0
+        all_of_them.here.here.scraped.work.schedule.stretch = 4.0
         reading = all_of_them.here.read(all_of_them.source)
 
     assert {window for _, window in reading.ways[1].samples.values()} == {16 * SECOND}
@@ -458,7 +458,7 @@ async def test_samples_cover_the_window_of_scrapes_that_are_stretched() -> None:
 async def test_a_pod_that_is_scraped_less_often_counts_with_its_containers_usage() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
-        (target,) = (t for t in all_of_them.here.here.scraped._targets.values() if t.key[1] == "a")
+        (target,) = all_of_them.here.here.targets("a")
         target.slowed = 2.0
         reading = await all_of_them.step()
 

@@ -72,7 +72,7 @@ def test_a_counter_that_the_last_scrape_lacks_still_has_its_rate() -> None:
     found = answer("sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))", series)
 
     assert [element.value for element in found.elements] == [3.0]
-    assert (found.time, found.shown) == (3.0, False)
+    assert (found.time, found.shown) == (3.0, True)
     assert answer(GAUGE, series).elements == ()
 
 

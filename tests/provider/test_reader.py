@@ -8,8 +8,8 @@ import pytest
 
 from adapter.errors import InternalError, PrometheusError
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
-from adapter.model.metrics import CustomQuestion, ExternalQuestion, SeriesInfo
-from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, ExternalValue, SeriesInfo
+from adapter.provider.reader import Values
 from tests.support.clock import WALL
 from tests.support.world import Outcome, RulesWorld, vector, world
 
@@ -42,14 +42,14 @@ def question(
     return CustomQuestion(resource, "shop", None, metric, parse_selector("app=web"), selector)
 
 
-async def objects(here: RulesWorld, *names: str, ttl: float = 0.5, **asked: str) -> ObjectSamples:
+async def objects(here: RulesWorld, *names: str, ttl: float = 0.5, **asked: str) -> Values[tuple[str, int]]:
     # texts
     samples = await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]
     assert samples is not None
     return samples
 
 
-async def series(here: RulesWorld, selector: str = "", ttl: float = 0.5) -> SeriesSamples:
+async def series(here: RulesWorld, selector: str = "", ttl: float = 0.5) -> Values[ExternalValue]:
     asked = ExternalQuestion("shop", "hits", parse_selector(selector))
     samples = await here.scaler.sample_series(asked, ttl)
     assert samples is not None
@@ -66,8 +66,8 @@ async def test_values_and_the_times_of_their_oldest_samples() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
         found = await objects(here)
 
-        assert found.values == {"a": 1000, "b": 2500}
-        assert found.times == {"a": WALL - 3.0}, "the time of b is not known"
+        assert dict(found.items) == {"a": 1000, "b": 2500}
+        assert found.sampled == {"a": WALL - 3.0}, "the time of b is not known"
         assert (found.lookback, found.oldest) == (0.0, None)
         assert sorted(here.querier.asked) == [
             'min(timestamp(hits{namespace="shop",pod=~"a|b|c"})) by (pod)',
@@ -140,9 +140,7 @@ async def test_a_metric_selector_narrows_both_queries() -> None:
 
 async def test_of_nothing_nothing_is_asked() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
-        assert await here.scaler.sample_objects(question(), (), 0.5) == ObjectSamples(
-            {}, {}, None, None, merges=None
-        )
+        assert await here.scaler.sample_objects(question(), (), 0.5) == Values((), merges=None)
         assert here.querier.asked == []
 
 
@@ -160,7 +158,8 @@ async def test_an_older_answer_that_the_api_may_still_use_is_not_used_here() -> 
 
 async def test_no_series() -> None:
     async with world(EXTERNAL, answer=lambda _: vector(), lists=SERIES) as here:
-        assert await series(here) == SeriesSamples((), None, 0.0, None)
+        found = await series(here)
+        assert found == Values([], found.fresh_until, lookback=0.0)
 
 
 async def test_questions_for_ages_are_merged_as_those_for_values() -> None:
