@@ -229,17 +229,16 @@ class ScrapedValues:
         return placed
 
     def _find_groups(self, want: _Want, rule: Rule) -> Iterator[ScrapeGroup]:
-        """Return the groups that answer a query of a rule, for a want of pods with these as targets."""
+        """Return the groups that answer a query of a rule: its source, or the pods as they are now."""
         config = rule.config.scrape
         assert config is not None, "only metrics of rules with scrape are wanted"
         access = config.access
-        if want.pods is None:
-            if (source := config.source) is not None:
-                new = ScrapeGroup((source, access), source.namespace, access, self._clock, source)
-                yield self._sources.setdefault(new.key, new)
+        if (source := config.source) is not None:
+            new = ScrapeGroup((source, access), source.namespace, access, self._clock, source)
+            yield self._sources.setdefault(new.key, new)
             return
         number = self._accesses.setdefault(access, len(self._accesses))
-        for pod in want.pods:
+        for pod in want.pods or ():
             is_hidden = pod.spec.host_network and not access.host_network
             if pod.phase != "Running" or pod.deleting or not pod.ip or is_hidden:
                 continue
@@ -416,6 +415,5 @@ class ScrapedValues:
 
     def _find_source(self, entry: ExternalEntry) -> ScrapeGroup | None:
         config = entry.rule.config.scrape
-        if config is None or config.source is None:
-            return None
-        return self._sources.get((config.source, config.access))
+        key = None if config is None or config.source is None else (config.source, config.access)
+        return None if key is None else self._sources.get(key)
