@@ -23,9 +23,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
+from adapter.autoscaler.controller.registry import Controller
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Forecasts, Key
-from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, TOO_MUCH_WORK, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan

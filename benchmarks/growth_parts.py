@@ -21,8 +21,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.lister import ObjectLister
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.model.label_selectors import EVERYTHING
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.label_selectors import EVERYTHING
+from adapter.model.objects.resources import BUILTIN
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister

@@ -25,15 +25,15 @@ import uvloop
 from aiohttp import web
 
 from adapter.autoscaler.decide.observation import PodsReading
-from adapter.autoscaler.metrics.feed import SourceAnswer
-from adapter.autoscaler.metrics.sources import ReadContext
+from adapter.autoscaler.inputs.feed import SourceAnswer
+from adapter.autoscaler.inputs.sources import ReadContext
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.compose.clock import SystemClock
 from adapter.config.rules_config import Access
-from adapter.model import pod_networks
-from adapter.model.api_objects import ObjectMeta
 from adapter.model.autoscaling.hpa import ContainerMetrics, PodMetrics
-from adapter.model.pods import Container, PodFacts
+from adapter.model.objects import pod_networks
+from adapter.model.objects.api_objects import ObjectMeta
+from adapter.model.objects.pods import Container, PodFacts
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND, Instant
 from adapter.rules.scrape import scraped_query

@@ -26,14 +26,13 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from adapter.autoscaler.autoscaler_sources import AutoscalerSource
-from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.controller.autoscaler_sources import AutoscalerSource
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.registry import AutoscalerRegistry, Controller
 from adapter.autoscaler.decide.observation import PodsReading, Reading
-from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
-from adapter.autoscaler.registry import AutoscalerRegistry, Controller
+from adapter.autoscaler.inputs.follower import TargetFollowers
+from adapter.autoscaler.inputs.sources import MetricSource, ReadContext, Subscriber
 from adapter.compose.clock import SystemClock
-from adapter.garbage import ShortCollections
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
@@ -44,6 +43,7 @@ from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.runtime.garbage import ShortCollections
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import bare, common, documents, tick

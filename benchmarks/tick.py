@@ -21,16 +21,16 @@ from typing import Any, cast
 
 import msgspec
 
-from adapter.autoscaler.changes import Changes
-from adapter.autoscaler.cost_keeper import CostKeeper
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.cost_keeper import CostKeeper
+from adapter.autoscaler.controller.registry import Controller
+from adapter.autoscaler.controller.reporter import Journal
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.decide.sync import Event
-from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.inputs.follower import TargetFollowers
+from adapter.autoscaler.inputs.snapshot import AutoscalerContext
+from adapter.autoscaler.inputs.sources import MetricSource, ReadContext, Subscriber
 from adapter.autoscaler.interfaces import Forecasts
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
-from adapter.autoscaler.registry import Controller
-from adapter.autoscaler.reporter import Journal
-from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
@@ -46,8 +46,8 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.clock import DecisionClock
-from adapter.model.label_selectors import LabelSelector
-from adapter.model.pods import Container, Pod, PodFacts, PodList, ResourceRequirements, facts_of
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.pods import Container, Pod, PodFacts, PodList, ResourceRequirements, facts_of
 from adapter.model.quantity import read
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects

@@ -24,8 +24,9 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, option, renamed, text_option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
-from adapter.model import apiservices, visible
-from adapter.model.apiservices import ServiceReference
+from adapter.model import visible
+from adapter.model.objects import apiservices
+from adapter.model.objects.apiservices import ServiceReference
 from adapter.server import tls
 from fastpath_tools.live.cluster_options import AUTHORITIES, DEFAULT_GROUPS, GROUPS, SECRET, GroupsOptions
 

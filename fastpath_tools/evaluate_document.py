@@ -26,8 +26,7 @@ from adapter.autoscaler.decide.observation import (
     read_usage,
 )
 from adapter.errors import Fault, InputError
-from adapter.model import api_selectors, timestamps
-from adapter.model.api_objects import Struct
+from adapter.model import timestamps
 from adapter.model.autoscaling import documents, validation
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -43,8 +42,10 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
     with_defaults,
 )
-from adapter.model.pods import Pod, PodFacts, facts_of
-from adapter.model.resources import BUILTIN
+from adapter.model.objects import api_selectors
+from adapter.model.objects.api_objects import Struct
+from adapter.model.objects.pods import Pod, PodFacts, facts_of
+from adapter.model.objects.resources import BUILTIN
 from adapter.model.timestamps import Instant
 
 _YEARS = 10**10

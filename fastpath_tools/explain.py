@@ -15,9 +15,9 @@ from adapter.config.option_fields import Command, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, KubernetesError, RunError
 from adapter.model import visible
-from adapter.model.apiservices import ServiceReference
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, KIND, native
 from adapter.model.autoscaling.forecast import FLOOR
+from adapter.model.objects.apiservices import ServiceReference
 from adapter.model.visible import counted
 from fastpath_tools.live import cluster_options, impossible, reading, resizes, scaler_access
 from fastpath_tools.live.cluster import LiveCluster

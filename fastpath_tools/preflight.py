@@ -13,8 +13,9 @@ from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model import apiservices, visible
-from adapter.model.apiservices import ServiceReference
+from adapter.model import visible
+from adapter.model.objects import apiservices
+from adapter.model.objects.apiservices import ServiceReference
 from adapter.server.auth.authorization import Attributes
 from fastpath_tools.live import cluster_options, pod_patches, reading, registrations
 from fastpath_tools.live.cluster import LiveCluster

@@ -6,7 +6,7 @@ values. So it reads the raised count as one more metric, its floor: an HPA follo
 keeps the raise. Without a raise the floor is 0, and the HPA decides as it would without Fastpath. The floor
 is published before the Scale is written, so the HPA cannot read an older one after the raise (`publisher`).
 
-**When it ends.** `adapter.autoscaler.decide.boost` decides that; usually it is the `hold` after the HPA has
+**When it ends.** `autoscaler.decide.guards.boost` decides that; usually it is the `hold` after the HPA has
 shown the raised count in its status. A floor also carries its end as a time, and every reader applies it: no
 floor outlives the owner that published it by more than ten minutes, even if the clock of that owner was
 ahead.
@@ -33,7 +33,7 @@ from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.floor import floor_of, greatest, is_newer
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector, Operator
 from adapter.model.timestamps import SECOND
 
 RESERVED = frozenset({METRIC})

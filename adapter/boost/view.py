@@ -16,8 +16,8 @@ from adapter.kubernetes.write.config_map import CODEC, StoredFloors
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import LABEL, Floor
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import parse_selector
-from adapter.model.resources import APIResource
+from adapter.model.objects.label_selectors import parse_selector
+from adapter.model.objects.resources import APIResource
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
 

@@ -15,8 +15,8 @@ from adapter.cli import command_line
 from adapter.config.option_fields import Command
 from adapter.config.options import SCALE, SERVE, Options
 from adapter.errors import RunError
-from adapter.event_loop import Loop
-from adapter.garbage import ShortCollections
+from adapter.runtime.event_loop import Loop
+from adapter.runtime.garbage import ShortCollections
 from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)

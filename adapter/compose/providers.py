@@ -20,9 +20,9 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.server_clock import ServerClock
-from adapter.model import pod_networks
 from adapter.model.clock import Clock
-from adapter.model.resources import Catalogue
+from adapter.model.objects import pod_networks
+from adapter.model.objects.resources import Catalogue
 from adapter.prometheus.answers import Freshness, refresh_ahead
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection

@@ -9,15 +9,15 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from adapter.autoscaler import debug
+from adapter.autoscaler.controller.ready_store import ReadyTimesStore
+from adapter.autoscaler.controller.registry import Controller
+from adapter.autoscaler.controller.reporter import Journal
 from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.explain import debug
 from adapter.autoscaler.forecasts.book import ForecastBook
-from adapter.autoscaler.metrics.factory import SourceFactory
-from adapter.autoscaler.metrics.polling import DelayReporter, Poller
-from adapter.autoscaler.ready_store import ReadyTimesStore
-from adapter.autoscaler.registry import Controller
-from adapter.autoscaler.reporter import Journal
-from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.autoscaler.inputs.factory import SourceFactory
+from adapter.autoscaler.inputs.polling import DelayReporter, Poller
+from adapter.autoscaler.inputs.snapshot import AutoscalerContext
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler_parts import ScalerCaches, ScalerWrites
 from adapter.config.options import Options
@@ -35,7 +35,7 @@ from adapter.model.autoscaling import slices
 from adapter.model.clock import DecisionClock
 from adapter.provider.reader import ValueReader
 from adapter.provider.resource import ResourceProvider
-from adapter.steps import run_steps
+from adapter.runtime.steps import run_steps
 
 LOOK = 0.05  # seconds between two looks at the caches until they are synced
 LISTED_SECONDS = 60.0

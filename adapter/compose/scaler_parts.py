@@ -6,16 +6,16 @@ The caches live as long as the process, so the next owner of a slice begins with
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from adapter.autoscaler.actuator import Actuator
-from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
-from adapter.autoscaler.changes import Changes
-from adapter.autoscaler.cost_keeper import CostKeeper
+from adapter.autoscaler.controller.actuator import Actuator
+from adapter.autoscaler.controller.autoscaler_sources import AutoscalerSource, BoostedHPAs
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.cost_keeper import CostKeeper
+from adapter.autoscaler.controller.large_namespaces import LargeNamespaces
+from adapter.autoscaler.controller.registry import AutoscalerRegistry
 from adapter.autoscaler.decide.sync import Event
-from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.inputs.follower import TargetFollowers
+from adapter.autoscaler.inputs.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.large_namespaces import LargeNamespaces
-from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
-from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.reporter import ScheduleReporter
 from adapter.boost.publisher import FloorWriter

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from adapter.model import pod_networks
+from adapter.model.objects import pod_networks
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapter import errors
-from adapter.model.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINES = 50_000

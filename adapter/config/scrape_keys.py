@@ -20,8 +20,9 @@ from adapter import errors
 from adapter.config import checks, rules_config
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Fields, Leaf, Shape
-from adapter.model import label_selectors, timestamps
-from adapter.model.label_selectors import EVERYTHING, LabelSelector
+from adapter.model import timestamps
+from adapter.model.objects import label_selectors
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its own identity, which is never sent to another pod."""

@@ -19,7 +19,7 @@ from adapter.errors import Fault, InputError, NamingError, NotSyncedError, Templ
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.go_text import quote
-from adapter.model.resources import Catalogue
+from adapter.model.objects.resources import Catalogue
 from adapter.provider import rule_queries
 from adapter.provider.relist import Relister
 from adapter.provider.rule_queries import RuleQuery

@@ -8,9 +8,9 @@ import msgspec
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model import apiservices
-from adapter.model.api_objects import Metadata
-from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.model.objects import apiservices
+from adapter.model.objects.api_objects import Metadata
+from adapter.model.objects.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 

@@ -38,8 +38,8 @@ from adapter.kubernetes.transport import (
     build_error,
     translated,
 )
-from adapter.model.label_selectors import EVERYTHING, LabelSelector
-from adapter.model.resources import APIResource
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.objects.resources import APIResource
 
 _PAGE = 500
 LONGEST = 32 * 1024 * 1024  # the metrics of 30,000 pods; lists and watches are not read in one piece

@@ -17,9 +17,9 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import PartialMetadata
 from adapter.kubernetes.transport import JSON
-from adapter.model import apiservices
 from adapter.model.clock import Clock
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects import apiservices
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
 

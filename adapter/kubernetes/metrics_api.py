@@ -15,10 +15,11 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.model import apiservices, go_text
-from adapter.model.api_objects import Struct
+from adapter.model import go_text
 from adapter.model.autoscaling import hpa
 from adapter.model.clock import Clock
+from adapter.model.objects import apiservices
+from adapter.model.objects.api_objects import Struct
 from adapter.model.timestamps import Instant
 
 _CUSTOM = "custom.metrics.k8s.io"

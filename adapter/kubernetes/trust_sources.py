@@ -15,7 +15,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
-from adapter.model.resources import known_kind
+from adapter.model.objects.resources import known_kind
 from adapter.telemetry.problems import ProblemLog
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"

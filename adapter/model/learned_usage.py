@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from adapter.model.api_objects import Struct
+from adapter.model.objects.api_objects import Struct
 
 MOST_RATIOS, MOST_PODS, MOST_LEARNED = 32, 5, 4
 """Bounds on what is stored of one metric, and on the metrics of an autoscaler."""

@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from adapter.model.field_selectors import FieldSelector
-from adapter.model.label_selectors import LabelSelector
+from adapter.model.objects.field_selectors import FieldSelector
+from adapter.model.objects.label_selectors import LabelSelector
 
 
 class GroupResource(NamedTuple):

@@ -30,8 +30,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from adapter.model.api_objects import Struct
 from adapter.model.learned_usage import MOST_LEARNED, LearnedUsage
+from adapter.model.objects.api_objects import Struct
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 

@@ -23,11 +23,11 @@ from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import show_series
 from adapter.rules.registry import Registry, SeriesMemory
-from adapter.steps import run_steps
+from adapter.runtime.steps import run_steps
+from adapter.runtime.waits import wait_for
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from adapter.errors import InternalError, KubernetesError, NotFoundError, NotSyn
 from adapter.kubernetes.cache.lister import ObjectLister
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion
-from adapter.model.resources import APIResource
+from adapter.model.objects.resources import APIResource
 from adapter.provider.relist import Relister
 from adapter.rules.compile import Rule
 from adapter.rules.registry import CustomEntry, ExternalEntry

@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeAlias
 
 from adapter import errors
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
-from adapter.model import field_selectors
-from adapter.model.field_selectors import FieldSelector
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
+from adapter.model.objects import field_selectors
+from adapter.model.objects.field_selectors import FieldSelector
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.provider.reader import ValueReader
 from adapter.rules import resource as usages

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.errors import NamingError, TemplateError, UnsupportedSelectorError
-from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import MetricSpec
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import CustomMetricInfo
-from adapter.model.resources import Catalogue
+from adapter.model.objects import api_selectors
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.resources import Catalogue
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher

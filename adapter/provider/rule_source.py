@@ -18,7 +18,7 @@ from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError, in_order
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.clock import Clock
-from adapter.model.resources import Catalogue
+from adapter.model.objects.resources import Catalogue
 from adapter.provider import text_files
 from adapter.provider.relist import Relister
 from adapter.rules import compile as compiler

@@ -22,7 +22,7 @@ from adapter.config.rules_config import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model import quantity
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.rules import lookback, matchers, naming, parsing
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.query import Dropped, QueryRule, milli_of

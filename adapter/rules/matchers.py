@@ -12,7 +12,7 @@ import re2
 from adapter.errors import UnsupportedSelectorError
 from adapter.model import memo
 from adapter.model.go_text import quote
-from adapter.model.label_selectors import LabelSelector, Operator
+from adapter.model.objects.label_selectors import LabelSelector, Operator
 
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # PromQL reads `Inf{...}` as a number and, after a comparison, `bool{...}` as a modifier before a selector

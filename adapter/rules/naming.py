@@ -13,7 +13,7 @@ import re2
 
 from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.rules import matchers
 from adapter.rules.template.template import LabelTemplate
 

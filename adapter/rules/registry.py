@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
-from adapter.model.resources import APIResource
+from adapter.model.objects.resources import APIResource
 from adapter.model.steps import Steps
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, UsageEntry

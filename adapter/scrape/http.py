@@ -17,7 +17,7 @@ from adapter.config import scrape_keys
 from adapter.config.rules_config import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.pod_networks import PodNetworks
+from adapter.model.objects.pod_networks import PodNetworks
 from adapter.prometheus import client, connection
 from adapter.prometheus.connection import FollowedFiles
 from adapter.prometheus.endpoint import TLSFiles

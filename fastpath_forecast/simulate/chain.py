@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Unavailable, Ways
-from adapter.autoscaler.metrics.idleness import SAMPLES
+from adapter.autoscaler.inputs.idleness import SAMPLES
 from adapter.model.timestamps import SECOND
 from fastpath_forecast.simulate.deciders import Decider
 from fastpath_forecast.simulate.metrics import SimulatedMetric, to_milli

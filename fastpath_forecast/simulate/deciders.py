@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, guarded, removal
+from adapter.autoscaler.decide import decision, guarded
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import boost as boosting
+from adapter.autoscaler.decide.guards import conflicts, removal
+from adapter.autoscaler.decide.guards.boost import Boost
+from adapter.autoscaler.decide.guards.conflicts import ConflictState, ScaleObservation
+from adapter.autoscaler.decide.guards.lost_values import LATELY
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.lost_values import LATELY
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation, Reading
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec

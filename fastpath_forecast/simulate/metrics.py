@@ -18,7 +18,7 @@ from adapter.autoscaler.decide.observation import (
 from adapter.errors import Fault, InputError
 from adapter.model import quantity
 from adapter.model.autoscaling.hpa import MetricSpec
-from adapter.model.pods import PodFacts, Requests
+from adapter.model.objects.pods import PodFacts, Requests
 from adapter.model.quantity import Quantity
 from fastpath_forecast.simulate.load import GREATEST
 

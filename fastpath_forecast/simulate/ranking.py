@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable, Iterable
 
-from adapter.autoscaler.decide import removal
+from adapter.autoscaler.decide.guards import removal
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Unavailable
-from adapter.autoscaler.metrics.idleness import Idleness, Values
+from adapter.autoscaler.inputs.idleness import Idleness, Values
 from adapter.model import quantity
 from adapter.model.timestamps import SECOND
 from fastpath_forecast.simulate.workload import Workload

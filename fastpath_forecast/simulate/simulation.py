@@ -15,8 +15,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
-from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.schedule.windows import Schedule

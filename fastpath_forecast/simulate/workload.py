@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from adapter.errors import Fault, InputError
-from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
+from adapter.model.objects.pods import Container, PodFacts, Requests, ResourceRequirements
 from adapter.model.timestamps import SECOND
 
 LABELS = {"app": "simulated"}

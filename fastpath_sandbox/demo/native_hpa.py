@@ -27,8 +27,7 @@ from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_discovery
 from adapter.kubernetes.metrics_api import MetricsAPI
-from adapter.model import api_selectors, timestamps
-from adapter.model.api_objects import ObjectMeta, Struct
+from adapter.model import timestamps
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
@@ -41,9 +40,11 @@ from adapter.model.autoscaling.hpa import (
     with_defaults,
 )
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import LabelSelector
-from adapter.model.pods import Pod, facts_of
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects import api_selectors
+from adapter.model.objects.api_objects import ObjectMeta, Struct
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.pods import Pod, facts_of
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.model.timestamps import Instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

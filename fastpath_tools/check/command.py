@@ -18,9 +18,9 @@ from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config.rules_config import Parsed, fault_at
 from adapter.errors import Fault, KubernetesError, PrometheusError
-from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import QueryResult
-from adapter.model.resources import Catalogue
+from adapter.model.objects.label_selectors import EVERYTHING
+from adapter.model.objects.resources import Catalogue
 from adapter.model.visible import listed
 from adapter.rules import compile as compiler
 from adapter.rules.compile import Ruleset

@@ -13,7 +13,7 @@ from adapter.errors import PrometheusError, TemplateError
 from adapter.model import quantity
 from adapter.model.go_text import quote
 from adapter.model.metrics import QueryResult, Sample
-from adapter.model.resources import APIResource
+from adapter.model.objects.resources import APIResource
 from adapter.model.visible import counted, listed
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
 from adapter.model import visible
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult, Sample
+from adapter.model.objects.label_selectors import LabelSelector
 from adapter.model.timestamps import format_go_duration
 from adapter.model.visible import counted, listed
 from adapter.rules.compile import Rule

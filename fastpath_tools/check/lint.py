@@ -12,7 +12,7 @@ from adapter.config.rules_config import fault_at
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.go_text import quote
-from adapter.model.resources import APIResource
+from adapter.model.objects.resources import APIResource
 from adapter.model.visible import counted, listed
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import show_series

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from adapter.errors import PrometheusError
 from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
-from adapter.model.resources import APIResource
+from adapter.model.objects.resources import APIResource
 from adapter.model.visible import counted, listed
 from adapter.rules import matchers, naming
 from adapter.rules.compile import Rule, Ruleset

@@ -11,7 +11,7 @@ import msgspec
 
 from adapter.errors import Fault, InputError, NamingError, TemplateError
 from adapter.model.metrics import CustomMetricInfo
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.model.visible import listed
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES

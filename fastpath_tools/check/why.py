@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model import steps
-from adapter.model.label_selectors import LabelSelector, parse_selector
-from adapter.model.resources import Catalogue
+from adapter.model.objects.label_selectors import LabelSelector, parse_selector
+from adapter.model.objects.resources import Catalogue
 from adapter.model.visible import counted, listed
 from adapter.rules import matchers, registry
 from adapter.rules.compile import Ruleset

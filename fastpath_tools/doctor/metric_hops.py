@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator
 
 from adapter.config.rules_config import ScrapeConfig
-from adapter.model import api_selectors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.objects import api_selectors
 from adapter.model.visible import counted
 from adapter.telemetry.problems import UNLISTED
 from fastpath_tools.doctor import autoscaler_hops, usage_hops

@@ -5,10 +5,10 @@ Pure: facts in, a hop out. All autoscalers share them: none of them sees the cau
 
 from functools import partial
 
-from adapter.autoscaler.decide import removal
+from adapter.autoscaler.decide.guards import removal
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.pods import COST_ANNOTATION
+from adapter.model.objects.pods import COST_ANNOTATION
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import Hop, ScaleDownFacts, State

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from adapter.model.api_objects import Metadata, Struct
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, Scale
-from adapter.model.pods import ResourceRequirements
+from adapter.model.objects.api_objects import Metadata, Struct
+from adapter.model.objects.pods import ResourceRequirements
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, measure, summarize
 from adapter.model.timestamps import Instant, parse_go_duration
 from fastpath_tools.live.facts import Probe, Pulls, Starts

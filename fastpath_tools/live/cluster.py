@@ -12,15 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 from urllib.parse import quote
 
-from adapter.autoscaler import ready_store
+from adapter.autoscaler.controller import ready_store
 from adapter.config import rules_file
 from adapter.config.rules_config import RulesConfig, ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_discovery
 from adapter.kubernetes.metrics_api import MetricsAPI, TimedCustomValue, TimedExternalValue
-from adapter.model import api_selectors, apiservices
-from adapter.model.apiservices import Registration, ServiceReference
 from adapter.model.autoscaling import floor
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
@@ -32,8 +30,10 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
+from adapter.model.objects import api_selectors, apiservices
+from adapter.model.objects.apiservices import Registration, ServiceReference
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.ready_times import ReadyTimes, decode_ledger
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints

@@ -18,8 +18,8 @@ from adapter.config import checks
 from adapter.config.option_fields import CommandOptions, arguments, option, text_option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
-from adapter.model import apiservices
-from adapter.model.apiservices import ServiceReference
+from adapter.model.objects import apiservices
+from adapter.model.objects.apiservices import ServiceReference
 
 if TYPE_CHECKING:
     from adapter.kubernetes.client import KubernetesClient

@@ -13,8 +13,8 @@ import msgspec
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model.api_objects import ObjectMeta, Struct
 from adapter.model.identity import AccessVerdict
+from adapter.model.objects.api_objects import ObjectMeta, Struct
 from adapter.server.auth.authorization import Attributes
 from fastpath_tools.live import reading
 from fastpath_tools.live.api_objects import PodDocumentSpec

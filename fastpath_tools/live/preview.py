@@ -13,7 +13,7 @@ import promql_parser as promql
 from adapter.config.rules_config import ResourceRulesConfig, RuleConfig
 from adapter.errors import NamingError, PrometheusError, TemplateError
 from adapter.model.metrics import GroupResource, SeriesInfo
-from adapter.model.resources import APIResource
+from adapter.model.objects.resources import APIResource
 from adapter.rules import matchers, parsing
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher

@@ -28,7 +28,7 @@ from adapter.kubernetes.ownership.lease_view import LABEL
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
 from adapter.model.timestamps import SECOND
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model.apiservices import Registration, ServiceReference
+from adapter.model.objects.apiservices import Registration, ServiceReference
 from fastpath_tools.live import reading
 from fastpath_tools.live.api_objects import NamedDocument
 

@@ -7,7 +7,7 @@ from adapter.cli.command_line import STDIN
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed, RulesConfig, fault_at
 from adapter.errors import Fault, InputError
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider import text_files
 from adapter.provider.rule_source import EMPTY, RulesFiles
 from fastpath_tools import yaml_documents

@@ -17,9 +17,9 @@ from adapter.kubernetes import codec, credentials
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.discovery import fetch_discovery
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
 from adapter.telemetry.metrics import Monitoring

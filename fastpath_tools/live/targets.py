@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from adapter.kubernetes.write.deletion_costs import MANAGER
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.pods import COST_ANNOTATION, ResourceRequirements
+from adapter.model.objects.pods import COST_ANNOTATION, ResourceRequirements
 from adapter.model.timestamps import SECOND
 from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, PodMetadata, WorkloadDocument
 from fastpath_tools.live.facts import ContainerFacts, CountWriter, Reversal

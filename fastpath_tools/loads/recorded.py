@@ -23,10 +23,10 @@ from adapter.errors import Fault, InputError, PrometheusError, RunError
 from adapter.forecast import metric_queries
 from adapter.forecast.metric_queries import HistoryQueries
 from adapter.model import steps, timestamps
-from adapter.model.apiservices import ServiceReference
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
-from adapter.model.resources import Catalogue
+from adapter.model.objects.apiservices import ServiceReference
+from adapter.model.objects.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, parse_prometheus_duration
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.explain.debug import moment
 from adapter.model.autoscaling.view import AutoscalerView, HistoryPoint, HistoryView
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from adapter.rules import matchers

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide import calculator
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.observation import Band, ObjectReading, Settings
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step, number
+from adapter.autoscaler.explain.debug import moment
 from adapter.model.autoscaling import view as views
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.autoscaling.hpa import (
@@ -24,7 +24,7 @@ from adapter.model.autoscaling.hpa import (
     with_defaults,
 )
 from adapter.model.autoscaling.status import compare, describe_value
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination

@@ -7,7 +7,7 @@ limits it, and both before a count that follows its metrics. Pure: documents in,
 import math
 from typing import NamedTuple
 
-from adapter.autoscaler.decide import conflicts
+from adapter.autoscaler.decide.guards import conflicts
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import hpa
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.view import HistoryView
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_forecast.simulate import load, simulation

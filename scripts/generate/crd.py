@@ -4,8 +4,6 @@ This module has the table of FastPathAutoscaler, and `crd_parts` makes the schem
 tests/model/autoscaling/test_schema.py compares the schema with the program.
 """
 
-from adapter.model import api_selectors
-from adapter.model.api_selectors import APISelector, MatchExpression
 from adapter.model.autoscaling import fastpath_autoscaler, hpa, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -16,6 +14,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.scale_down import Drain, ScaleDown
+from adapter.model.objects import api_selectors
+from adapter.model.objects.api_selectors import APISelector, MatchExpression
 from scripts.generate import crd_parts as parts
 from scripts.generate import crd_schedules
 from scripts.generate.crd_parts import JSON, Table, field

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.autoscaler import reporter, term_store
+from adapter.autoscaler.controller import reporter, term_store
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.usage import comparing, history
 from adapter.boost import publisher

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from adapter.autoscaler.actuator import Actuator
+from adapter.autoscaler.controller.actuator import Actuator
 from adapter.autoscaler.decide.sync import Event
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventOutlet

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.interfaces import Key
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.autoscaling.fastpath_autoscaler import (

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.cost_keeper import CostKeeper
-from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.controller.cost_keeper import CostKeeper
+from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.observation import PodsReading
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling import slices, status
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND
-from adapter.model.pods import COST_ANNOTATION
+from adapter.model.objects.pods import COST_ANNOTATION
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.scaling import NOW
 from tests.support.waiting import running

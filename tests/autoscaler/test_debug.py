@@ -7,9 +7,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.explain import debug
 from adapter.model import steps
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, FleetView

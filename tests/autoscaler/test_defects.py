@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from adapter.autoscaler.controller.state import AutoscalerState
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError
 from adapter.model.autoscaling import fastpath_autoscaler
 from tests.support.controller import QUEUE, Bench, fpa

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from adapter.autoscaler.controller.registry import Controller
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
+from adapter.autoscaler.inputs.factory import SourceFactory
+from adapter.autoscaler.inputs.polling import Poller
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import SourceFactory
-from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.registry import Controller
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.metrics import (
     ContainerUsage,
@@ -35,15 +35,15 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
-from adapter.model.pods import PodList
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.pods import PodList
+from adapter.model.objects.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import reader
 from adapter.provider.reader import Values
 from adapter.rules.query import milli_of
 from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
-from tests.autoscaler.metrics.test_sources import CONTAINER
+from tests.autoscaler.inputs.test_sources import CONTAINER
 from tests.autoscaler.test_schedules import HandLoopClock
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler import debug
-from adapter.autoscaler.debug import moment, show_entry
-from adapter.autoscaler.decide.conflicts import ForeignChange
+from adapter.autoscaler.controller.reporter import Journal, JournalEntry
+from adapter.autoscaler.decide.guards.conflicts import ForeignChange
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -15,9 +14,10 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.sync import Event
+from adapter.autoscaler.explain import debug
+from adapter.autoscaler.explain.debug import moment, show_entry
+from adapter.autoscaler.inputs.snapshot import MetricInput
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.reporter import Journal, JournalEntry
-from adapter.autoscaler.snapshot import MetricInput
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.timestamps import SECOND
 from tests.support.controller import Bench, fpa, shown_document

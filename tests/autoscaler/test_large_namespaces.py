@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.large_namespaces import LargeNamespaces
+from adapter.autoscaler.controller.registry import AutoscalerRegistry
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.large_namespaces import LargeNamespaces
-from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.telemetry.metrics import Monitoring
 
 

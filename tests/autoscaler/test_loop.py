@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler import snapshot as snapshots
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.conflicts import ScaleObservation
+from adapter.autoscaler.decide.guards.conflicts import ScaleObservation
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
+from adapter.autoscaler.inputs import snapshot as snapshots
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling import slices

@@ -12,12 +12,12 @@ import pytest
 
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.conflicts import ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.conflicts import ScaleObservation
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
-from adapter.autoscaler.metrics.feed import SourceAnswer
-from adapter.autoscaler.metrics.sources import ReadContext, series_reading
+from adapter.autoscaler.inputs.feed import SourceAnswer
+from adapter.autoscaler.inputs.sources import ReadContext, series_reading
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
 from tests.support.scaling import NOW, StartingPods, autoscaler, external_metric

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.autoscaler.past_hour import MOST, SPAN, SPANS, Counts, PastHour
+from adapter.autoscaler.explain.past_hour import MOST, SPAN, SPANS, Counts, PastHour
 from adapter.model.timestamps import SECOND
 
 BEGIN = 1_000_000 * SPAN

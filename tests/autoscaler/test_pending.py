@@ -6,7 +6,7 @@ import pytest
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, full_status
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.model.ready_times import PodStart
 from adapter.model.timestamps import SECOND
 from tests.support.controller import Bench, fpa

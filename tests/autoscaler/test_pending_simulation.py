@@ -12,10 +12,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded, pending
+from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import pending
+from adapter.autoscaler.decide.guards.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
 from adapter.autoscaler.decide.prepared_spec import prepare

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler import ready_store, term_store
+from adapter.autoscaler.controller import ready_store, term_store
+from adapter.autoscaler.controller.ready_store import KIND, ReadyTimesStore
+from adapter.autoscaler.controller.registry import Controller
+from adapter.autoscaler.controller.state import AutoscalerState
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.ready_store import KIND, ReadyTimesStore
-from adapter.autoscaler.registry import Controller
-from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.learned_usage import LearnedUsage
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger

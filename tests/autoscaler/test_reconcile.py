@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from adapter.autoscaler.controller.reconcile import ATTEMPTS
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.reconcile import ATTEMPTS
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.transport import RESET

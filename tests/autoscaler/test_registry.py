@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.registry import AutoscalerRegistry
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.autoscaler.controller.loop import Due, Scheduler
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Due, Scheduler
 from adapter.model.clock import DecisionClock
 from adapter.model.timestamps import SECOND
 from tests.support.controller import HandClock

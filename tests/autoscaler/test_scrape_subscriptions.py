@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.inputs.follower import TargetFollowers
+from adapter.autoscaler.inputs.scrape_subscriptions import ScrapeSubscriptions
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
+from adapter.model.objects.label_selectors import LabelSelector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.controller import fpa

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.autoscaler.term_store import LIMIT, StoredKind, TermEntry, TermStore
+from adapter.autoscaler.controller.term_store import LIMIT, StoredKind, TermEntry, TermStore
 from adapter.kubernetes.write.config_map import StoreSlot
 from adapter.kubernetes.write.outbox import SendTime
 from adapter.kubernetes.write.writer import WriteKind

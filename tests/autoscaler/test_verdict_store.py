@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler import term_store
+from adapter.autoscaler.controller import term_store
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.forecasts.forecast import PAUSE
 from adapter.autoscaler.forecasts.verdict_store import VerdictStore

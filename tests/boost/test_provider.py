@@ -6,7 +6,6 @@ import pytest
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
-from adapter.model import label_selectors
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.metrics import (
@@ -14,6 +13,7 @@ from adapter.model.metrics import (
     ExternalQuestion,
     SeriesInfo,
 )
+from adapter.model.objects import label_selectors
 from tests.boost.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.clock import WALL, FakeClock
 from tests.support.world import vector, world

@@ -20,10 +20,10 @@ from adapter.kubernetes.codec import Unreadable
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.ownership.lease import LeaseRecord
 from adapter.kubernetes.server_clock import ServerClock
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.api_objects import Metadata
+from adapter.model.objects.resources import BUILTIN
 from adapter.provider.relist import Relister
 from adapter.rules.registry import EMPTY
 from adapter.scrape.cache import ScrapedValues

@@ -8,11 +8,11 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from adapter.autoscaler.actuator import Actuator
-from adapter.autoscaler.autoscaler_sources import BoostedHPAs
-from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.controller.actuator import Actuator
+from adapter.autoscaler.controller.autoscaler_sources import BoostedHPAs
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.registry import AutoscalerRegistry
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.compose import floors as serving
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, keep_hpa

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed, RuleConfig, RulesConfig
 from adapter.config.yaml import decode, reader
-from adapter.model.label_selectors import LabelSelector
+from adapter.model.objects.label_selectors import LabelSelector
 from tests.support.answers import answers
 from tests.support.scripts import Recorded
 

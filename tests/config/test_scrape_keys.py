@@ -4,7 +4,7 @@ import pytest
 
 from adapter.config.rules_config import EndpointSource, Parsed
 from adapter.config.rules_file import parse_rules
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from tests.support.answers import answers
 
 EXTERNAL = "externalRules"

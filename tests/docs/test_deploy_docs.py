@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from adapter.config import rules_file
-from adapter.model import apiservices
+from adapter.model.objects import apiservices
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs

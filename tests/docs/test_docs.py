@@ -11,7 +11,7 @@ from adapter.config import rules_config, rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import timestamps
 from adapter.model.autoscaling import boost as model
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules.template import functions
 from adapter.telemetry import metrics

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.autoscaler.metrics import feed
+from adapter.autoscaler.inputs import feed
 from adapter.bounds.forecast import job
 from adapter.config.options import Options
 from adapter.forecast import service

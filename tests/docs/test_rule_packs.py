@@ -28,8 +28,8 @@ from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricIdentifier
 from adapter.model.autoscaling.status import SCALED_TO_ZERO
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from fastpath_tools.live.preview import named_series
 from scripts.generate import crd

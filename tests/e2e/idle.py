@@ -7,7 +7,7 @@ sixths.
 import random
 
 from adapter.model.autoscaling import scale_down
-from adapter.model.pods import COST_ANNOTATION as COST
+from adapter.model.objects.pods import COST_ANNOTATION as COST
 from tests.world.clusters import Document
 from tests.world.workloads import Workload, level
 from tests.world.world import World

@@ -14,7 +14,7 @@ import sys
 import pytest
 import yaml
 
-from adapter.autoscaler.decide import boost
+from adapter.autoscaler.decide.guards import boost
 from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER
 from adapter.model.autoscaling.floor import Demotion
 from adapter.model.timestamps import span_of

@@ -17,7 +17,7 @@ import yaml
 
 from adapter.kubernetes.write.deletion_costs import MANAGER
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.pods import COST_ANNOTATION as COST
+from adapter.model.objects.pods import COST_ANNOTATION as COST
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import PodDocument
 from tests.chart import charts

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.model.pods import COST_ANNOTATION as COST
+from adapter.model.objects.pods import COST_ANNOTATION as COST
 from tests.e2e import idle
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.idle import MANAGER

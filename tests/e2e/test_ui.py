@@ -16,8 +16,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
+from adapter.model.objects.api_objects import Metadata
 from fastpath_sandbox.demo import pages, run
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State

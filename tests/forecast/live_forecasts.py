@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from adapter.autoscaler.controller.registry import Controller
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.errors import Fault, InputError
 from adapter.forecast import messages

@@ -15,7 +15,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriod
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.model.clock import Clock
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.objects.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock, ShiftedClock

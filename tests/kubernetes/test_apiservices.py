@@ -10,7 +10,7 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices
 from adapter.kubernetes.apiservices import RegistrationWatch
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.model.objects.apiservices import Registration, ServiceReference, Trust
 from adapter.telemetry.metrics import Monitoring
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import error_of

@@ -17,8 +17,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials, transport
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
-from adapter.model.label_selectors import parse_selector
-from adapter.model.resources import APIResource
+from adapter.model.objects.label_selectors import parse_selector
+from adapter.model.objects.resources import APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster

@@ -11,7 +11,7 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from adapter.config import rules_file
-from adapter.model import apiservices, resources
+from adapter.model.objects import apiservices, resources
 from adapter.rules import compile as compiler
 from adapter.server.http.connection_server import MetricsServer
 from fastpath_sandbox.apiserver.server import Cluster

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from adapter.autoscaler import ready_store
+from adapter.autoscaler.controller import ready_store
 from adapter.autoscaler.forecasts import verdict_store
 from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
 from adapter.config.options import SERVE

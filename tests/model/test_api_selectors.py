@@ -2,8 +2,14 @@ import msgspec
 import pytest
 
 from adapter import errors
-from adapter.model import label_selectors
-from adapter.model.api_selectors import APISelector, MatchExpression, compile_selector, go_text, to_api
+from adapter.model.objects import label_selectors
+from adapter.model.objects.api_selectors import (
+    APISelector,
+    MatchExpression,
+    compile_selector,
+    go_text,
+    to_api,
+)
 from tests.support.answers import answers
 
 

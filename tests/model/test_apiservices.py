@@ -2,8 +2,8 @@
 
 import pytest
 
-from adapter.model import apiservices
-from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.model.objects import apiservices
+from adapter.model.objects.apiservices import Registration, ServiceReference, Trust
 
 OURS = ServiceReference("fastpath", "fastpath")
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import field_selectors
-from adapter.model.field_selectors import FieldSelector, FieldTerm
+from adapter.model.objects import field_selectors
+from adapter.model.objects.field_selectors import FieldSelector, FieldTerm
 from tests.support.answers import answers
 
 POD = {"metadata.name": "web-1", "metadata.namespace": "shop"}

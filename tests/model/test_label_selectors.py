@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import label_selectors
-from adapter.model.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.objects import label_selectors
+from adapter.model.objects.label_selectors import LabelSelector, Operator, Requirement
 from tests.support.answers import answers
 
 

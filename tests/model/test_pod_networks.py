@@ -2,8 +2,8 @@
 
 import pytest
 
-from adapter.model import pod_networks
-from adapter.model.pod_networks import PodNetworks
+from adapter.model.objects import pod_networks
+from adapter.model.objects.pod_networks import PodNetworks
 from tests.support.answers import answers
 
 NAMED = pod_networks.parse_networks(["10.244.0.0/16", "fd00:10:244::/56"])

@@ -1,7 +1,7 @@
 import msgspec
 
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
+from adapter.model.objects.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
 from adapter.model.quantity import read
 from adapter.model.timestamps import NEVER, SECOND, read_instant
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from tests.support.answers import answers
 
 

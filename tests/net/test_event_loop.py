@@ -1,6 +1,6 @@
 """What becomes of a socket that no connection comes of. It is the library's bug that is tested here.
 
-See `adapter.event_loop`.
+See `adapter.runtime.event_loop`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import struct
 import pytest
 import uvloop
 
-from adapter.event_loop import Loop
+from adapter.runtime.event_loop import Loop
 from tests.support.processor import limited
 
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -73,7 +73,7 @@ def test_a_socket_that_failed_knows_that_it_is_closed(how: str) -> None:
 
 
 def test_the_workaround_is_still_needed() -> None:
-    """When this fails the library has learnt it, and `adapter.event_loop` can go."""
+    """When this fails the library has learnt it, and `adapter.runtime.event_loop` can go."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         given, descriptor = runner.run(fail("reset"))
     assert given.detach() == descriptor

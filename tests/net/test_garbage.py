@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter import garbage
-from adapter.garbage import GROWTH, ShortCollections
+from adapter.runtime import garbage
+from adapter.runtime.garbage import GROWTH, ShortCollections
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import yaml
 
 from adapter.errors import PrometheusError
-from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import QueryResult
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.prometheus.answers import Freshness
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from adapter.errors import PrometheusError
-from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import QueryResult
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.query_cache import QueryCache

@@ -18,7 +18,7 @@ from adapter.errors import (
     TooManyRequestsError,
 )
 from adapter.model.metrics import ExternalAnswer, SeriesInfo
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.prometheus import query_cache
 from tests.support import waiting
 from tests.support.clock import WALL

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from adapter.errors import InternalError, PrometheusError
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ExternalValue, SeriesInfo
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.provider.reader import Values
 from tests.support.clock import WALL
 from tests.support.world import Outcome, RulesWorld, vector, world

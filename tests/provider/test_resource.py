@@ -13,7 +13,7 @@ import yaml
 from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, Usage
-from adapter.model.resources import Catalogue
+from adapter.model.objects.resources import Catalogue
 from adapter.prometheus import query_cache
 from adapter.server.api import encoding
 from tests.support.waiting import other_work

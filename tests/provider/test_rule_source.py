@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.config.rules_config import RulesConfig
-from adapter.model.resources import BUILTIN, Catalogue
+from adapter.model.objects.resources import BUILTIN, Catalogue
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules import compile as compiler
 from adapter.telemetry.metrics import Monitoring

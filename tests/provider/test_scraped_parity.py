@@ -7,8 +7,8 @@ import pytest
 
 from adapter.config.rules_config import Access
 from adapter.errors import UnscrapableError
-from adapter.model import pod_networks
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects import pod_networks
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.scraped_query import PodLabels, compile_query

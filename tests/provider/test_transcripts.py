@@ -36,7 +36,7 @@ from adapter.model.metrics import (
     ObjectReference,
     ResourceQuestion,
 )
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.server.api.query_string import Question
 from tests.support.scripts import Recorded
 from tests.support.world import (

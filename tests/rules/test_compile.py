@@ -2,7 +2,7 @@ import pytest
 
 from adapter.config import rules_file
 from adapter.errors import NamingError, TemplateError
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.resources import BUILTIN
 from adapter.rules.compile import EMPTY, Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
 from tests.support.answers import answers

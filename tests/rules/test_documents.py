@@ -12,7 +12,7 @@ from pathlib import Path
 from adapter.config import rules_file
 from adapter.model import steps
 from adapter.model.metrics import CustomMetricInfo, SeriesInfo
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.rules.registry import Registry, SeriesMemory

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from adapter.errors import BadRequestError, NamingError, TemplateError, UnsupportedSelectorError
 from adapter.model import steps
-from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import GroupResource, SeriesInfo
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.label_selectors import parse_selector
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import lookback, matchers, query_plan, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES

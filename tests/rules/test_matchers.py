@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import UnsupportedSelectorError
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from tests.support.answers import answers

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import NamingError, TemplateError
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.resources import BUILTIN
 from adapter.rules import matchers, naming
 from adapter.rules.naming import MetricNamer, ResourceConverter
 from adapter.rules.template.template import LabelTemplate

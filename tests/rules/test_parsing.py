@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.config import rules_file
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.resources import BUILTIN
 from adapter.provider.rule_source import RulesFiles
 from adapter.rules import lookback, parsing
 from adapter.rules.compile import compile_rules

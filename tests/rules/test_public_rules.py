@@ -15,7 +15,7 @@ from adapter.config import rules_file
 from adapter.config.rules_config import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from fastpath_tools.live import chart_values as helm_values
 from tests.support.world import question, series, vector, world

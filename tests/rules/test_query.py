@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from adapter.errors import TemplateError
-from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.query import INFINITE, NAN, OVERFLOW, Dropped, MetricQuery, last_samples, milli_of
 from tests.support.answers import answers

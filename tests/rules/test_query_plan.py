@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects, PlannedQuery, QueryKind

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.scrape.readings import ScrapedAnswer
 from adapter.scrape.targets import ScrapeTarget
 from tests.support.world import RulesWorld, read_scraped, scraped_pod, world

@@ -7,8 +7,8 @@ from collections.abc import Hashable
 import pytest
 
 from adapter.errors import ScrapeError
-from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
+from adapter.model.objects.label_selectors import EVERYTHING
 from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
 from tests.scrape.scenes import LABELS, A, B, read, rules, scrape_at_once, scraping, target

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from adapter.errors import PrometheusError
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.scrape import targets
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints

@@ -11,7 +11,7 @@ import yaml
 
 from adapter.config.rules_config import Access, EndpointSource
 from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, SlicePort, WatchedSlice
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
 from tests.scrape.scenes import A, B

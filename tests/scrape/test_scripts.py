@@ -30,7 +30,7 @@ import pytest
 import yaml
 
 from adapter.errors import PrometheusError, ScrapeError, StatusError
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.rules import matchers
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints

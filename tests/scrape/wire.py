@@ -9,8 +9,8 @@ import pytest
 
 from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
-from adapter.model import pod_networks
 from adapter.model.clock import Clock
+from adapter.model.objects import pod_networks
 from adapter.scrape.bodies import BodyBuffer
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.event_loop import Loop
+from adapter.runtime.event_loop import Loop
 from adapter.server import health as probes
 from adapter.server.health import Check, Health, ProbeListener
 

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from adapter import errors
-from adapter.model.field_selectors import FieldSelector
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import (
     ContainerUsage,
@@ -34,6 +33,7 @@ from adapter.model.metrics import (
     ObjectUsage,
     Usage,
 )
+from adapter.model.objects.field_selectors import FieldSelector
 from adapter.server.api.paths import PREVIEW_VERSIONS, VERSIONS
 from adapter.server.api.query_string import NO_OPTIONS, Question
 from adapter.server.api.routing import find_route

@@ -10,20 +10,20 @@ from typing import Any, cast
 
 import msgspec
 
-from adapter.autoscaler import debug
-from adapter.autoscaler.actuator import Actuator
-from adapter.autoscaler.changes import Changes
-from adapter.autoscaler.cost_keeper import CostKeeper
+from adapter.autoscaler.controller.actuator import Actuator
+from adapter.autoscaler.controller.changes import Changes
+from adapter.autoscaler.controller.cost_keeper import CostKeeper
+from adapter.autoscaler.controller.registry import Controller, OwnedSlice
+from adapter.autoscaler.controller.reporter import Journal
+from adapter.autoscaler.controller.state import AutoscalerState
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.sync import Event
-from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.explain import debug
+from adapter.autoscaler.inputs.follower import TargetFollowers
+from adapter.autoscaler.inputs.snapshot import AutoscalerContext
+from adapter.autoscaler.inputs.sources import MetricSource, ReadContext, Subscriber
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
-from adapter.autoscaler.registry import Controller, OwnedSlice
-from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.schedules.book import ScheduleBook
-from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.pod_starts import StartingPods
@@ -37,8 +37,8 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.clock import DecisionClock
-from adapter.model.label_selectors import LabelSelector
-from adapter.model.pods import PodFacts
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.pods import PodFacts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.scaling import NOW, external_metric, pods, read_spec

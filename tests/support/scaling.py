@@ -18,7 +18,7 @@ from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar, reshape, with_defaults
 from adapter.model.autoscaling.pending_capacity import PendingCapacity
-from adapter.model.pods import Container, PodFacts, ResourceRequirements
+from adapter.model.objects.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 

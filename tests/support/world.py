@@ -10,8 +10,6 @@ from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod
-from adapter.model import resources
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
@@ -21,7 +19,9 @@ from adapter.model.metrics import (
     Sample,
     SeriesInfo,
 )
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.objects import resources
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.resources import APIResource, Catalogue
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter.autoscaler import debug
-from adapter.autoscaler.debug import encode, show
 from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.explain import debug
+from adapter.autoscaler.explain.debug import encode, show
 from adapter.errors import RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.model.autoscaling import slices

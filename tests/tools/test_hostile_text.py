@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.explain import debug
 from adapter.cli import command_line, main
 from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.doctor import command as doctor

@@ -23,7 +23,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.trace import Step
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 
 _NO_PODS = Unavailable("NoPods", "no pods returned by selector while calculating replica count")
 _NO_SAMPLES = Unavailable("NoSamples", "did not receive metrics for targeted pods (pods might be unready)")

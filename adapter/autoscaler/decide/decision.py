@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import msgspec
 
 from adapter.autoscaler.decide import behavior
-from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.behavior import Normalized, ReplicaLimits
 from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.guards import pending as pending_capacity
+from adapter.autoscaler.decide.guards.pending import PendingState
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -20,13 +21,12 @@ from adapter.autoscaler.decide.observation import (
     Observation,
     Unavailable,
 )
-from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.decide.restraint import HIGHEST, LOWEST, Restraint
 from adapter.autoscaler.decide.sync import Decision, Sync
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
-from adapter.model import label_selectors, memo
+from adapter.model import memo
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.autoscaling.status import (
     ABLE_TO_SCALE,
@@ -34,7 +34,8 @@ from adapter.model.autoscaling.status import (
     SCALING_ACTIVE,
     SCALING_LIMITED,
 )
-from adapter.model.label_selectors import LabelSelector
+from adapter.model.objects import label_selectors
+from adapter.model.objects.label_selectors import LabelSelector
 
 _ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
 _BELOW_MIN = "Current number of replicas below Spec.MinReplicas"

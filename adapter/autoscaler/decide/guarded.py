@@ -49,10 +49,12 @@ from typing import Self
 
 import msgspec
 
-from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import decision, fallback, lost_values, scheduled
+from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.guards import boost as boosting
+from adapter.autoscaler.decide.guards import fallback, lost_values, scheduled
+from adapter.autoscaler.decide.guards.boost import Boost
+from adapter.autoscaler.decide.guards.scheduled import BoundedSpec
 from adapter.autoscaler.decide.memory import (
     CLOCK_IN_DOUBT,
     FOREIGN_AUTOSCALER,
@@ -62,7 +64,6 @@ from adapter.autoscaler.decide.memory import (
 )
 from adapter.autoscaler.decide.observation import Observation, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.sync import Decision, Draining, Sync, Veto
 from adapter.bounds.forecast.verdict import Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds

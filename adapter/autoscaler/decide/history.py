@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.lost_values import ReportingPods
+from adapter.autoscaler.decide.guards.lost_values import ReportingPods
+from adapter.autoscaler.decide.guards.pending import PendingState
 from adapter.autoscaler.decide.numbers import w32
-from adapter.autoscaler.decide.pending import PendingState
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange
 from adapter.model.timestamps import SECOND, FineInstant
 

@@ -9,18 +9,18 @@ them (`adapter.model.clock`).
 
 import msgspec
 
-from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, fallback
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide import pending as pending_capacity
-from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
-from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
+from adapter.autoscaler.decide.guards import boost as boosting
+from adapter.autoscaler.decide.guards import conflicts, fallback
+from adapter.autoscaler.decide.guards import pending as pending_capacity
+from adapter.autoscaler.decide.guards.boost import Boost, Boosting
+from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
+from adapter.autoscaler.decide.guards.fallback import NOTHING_ABSENT, Absence
+from adapter.autoscaler.decide.guards.pending import PendingState
+from adapter.autoscaler.decide.guards.scheduled import BoundedSpec
 from adapter.autoscaler.decide.history import Events, History
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
-from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.sync import Decision, Event
 from adapter.bounds.timeline import NO_BOUNDS
 from adapter.model.autoscaling import fastpath_autoscaler

@@ -15,7 +15,7 @@ import msgspec
 
 from adapter.autoscaler.decide.numbers import w64
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, PodMetrics
-from adapter.model.pods import Container, PodFacts, Requests
+from adapter.model.objects.pods import Container, PodFacts, Requests
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import NEVER, SECOND
 

@@ -19,6 +19,7 @@ from adapter.autoscaler.decide import calculator
 from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
+from adapter.autoscaler.decide.guards.pending import Queue
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
     SETTLING,
@@ -31,12 +32,11 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     Ways,
 )
-from adapter.autoscaler.decide.pending import Queue
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step
-from adapter.model import api_selectors
 from adapter.model.autoscaling import hpa, pending_capacity
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
+from adapter.model.objects import api_selectors
 from adapter.model.quantity import Format, from_milli
 from adapter.model.timestamps import SECOND
 

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded, prepared_spec
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import boost as boosting
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation, Settings, Ways
 from adapter.autoscaler.decide.sync import Decision
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import FineInstant, Instant, Span
 
 _NANOSECONDS = (Instant, FineInstant, Span)

@@ -19,7 +19,7 @@ from adapter.autoscaler.decide.observation import (
     group_pods,
     read_request,
 )
-from adapter.model.pods import PodFacts, PodList
+from adapter.model.objects.pods import PodFacts, PodList
 
 _Requests = Mapping[str, int] | Unavailable
 

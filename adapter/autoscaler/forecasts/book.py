@@ -27,12 +27,12 @@ from typing import Any, Final, Protocol
 
 from cachetools import FIFOCache
 
+from adapter.autoscaler.controller.loop import Due, Scheduler
+from adapter.autoscaler.controller.registry import Controller
 from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast, Queries, pause_after
 from adapter.autoscaler.forecasts.verdict_store import KIND, VerdictStore
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
-from adapter.autoscaler.loop import Due, Scheduler
-from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.plan import HOUR
@@ -43,10 +43,10 @@ from adapter.kubernetes.write.config_map import StoreSlot
 from adapter.model.autoscaling import slices
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
-from adapter.steps import run_steps
+from adapter.runtime.steps import run_steps
+from adapter.runtime.waits import wait_for
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from adapter.waits import wait_for
 
 _UNEXPECTED = "unexpected error while making a forecast"
 

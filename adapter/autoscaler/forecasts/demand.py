@@ -16,7 +16,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.model.autoscaling.hpa import MetricSpec
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 
 
 def demand_of(metrics: Sequence[MetricSpec], seen: Observation) -> float:

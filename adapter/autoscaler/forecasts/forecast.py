@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from adapter.autoscaler.controller.state import AutoscalerState
 from adapter.autoscaler.decide.sync import Event
+from adapter.autoscaler.explain.series import ForecastSeries
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound
-from adapter.autoscaler.series import ForecastSeries
-from adapter.autoscaler.state import AutoscalerState
 from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast import minimum
 from adapter.bounds.forecast import verdict as verdicts

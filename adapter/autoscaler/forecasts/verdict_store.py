@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
+from adapter.autoscaler.controller.term_store import StoredKind, TermEntry, TermStore
 from adapter.autoscaler.forecasts.forecast import AutoscalerForecast
-from adapter.autoscaler.term_store import StoredKind, TermEntry, TermStore
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
 from adapter.kubernetes.write.config_map import StoreSlot
 from adapter.model.autoscaling.forecast import FLOOR

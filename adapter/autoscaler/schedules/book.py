@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.changes import Changes
+from adapter.autoscaler.controller.changes import Changes
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import ScheduleDocument, ScheduleTarget

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import msgspec
 
 from adapter import errors
-from adapter.autoscaler.decide.scheduled import TOO_MANY_WINDOWS
+from adapter.autoscaler.controller.registry import Controller
+from adapter.autoscaler.decide.guards.scheduled import TOO_MANY_WINDOWS
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import ScheduleBook, key_of, start
 from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from adapter.autoscaler.decide.observation import sum_usage
 from adapter.model.autoscaling.hpa import PodMetrics
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.rules.compile import UsageEntry
 
 

@@ -20,8 +20,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Ways, sum_usage
-from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
-from adapter.autoscaler.metrics.sources import MetricSource, PolledSource, ReadContext
+from adapter.autoscaler.inputs.feed import ASSUMED_WINDOW, SourceAnswer
+from adapter.autoscaler.inputs.sources import MetricSource, PolledSource, ReadContext
 from adapter.autoscaler.usage import calibration as calibrations
 from adapter.autoscaler.usage import comparing, containers
 from adapter.autoscaler.usage.calibration import CalibrationVerdict

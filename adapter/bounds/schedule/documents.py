@@ -16,11 +16,11 @@ from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import CronWindow, DayWindow, Schedule, SingleWindow, Window
 from adapter.errors import Fault, InputError
 from adapter.model import local_time
-from adapter.model.api_objects import Metadata, Struct
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND
 from adapter.model.autoscaling.fastpath_autoscaler import KIND as AUTOSCALER_KIND
 from adapter.model.autoscaling.hpa import Int32
+from adapter.model.objects.api_objects import Metadata, Struct
 from adapter.model.timestamps import SECOND, Span, write_span
 
 KIND = "FastPathSchedule"

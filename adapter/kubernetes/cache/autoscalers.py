@@ -22,7 +22,6 @@ from adapter.kubernetes.cache.store import Budget, ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
 from adapter.kubernetes.heads import WithMetadata
-from adapter.model.api_objects import Metadata, Struct
 from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.boost import BoostedHPA
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -37,7 +36,8 @@ from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerStatus,
     decode_scalar,
 )
-from adapter.model.resources import known_kind
+from adapter.model.objects.api_objects import Metadata, Struct
+from adapter.model.objects.resources import known_kind
 
 FASTPATH = known_kind(API_VERSION, KIND)
 _HPA = known_kind("autoscaling/v2", HPA_KIND)

@@ -12,9 +12,9 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import Budget, ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.api_objects import DescribedObject, ObjectMeta, Struct
-from adapter.model.label_selectors import LabelSelector, Operator, Requirement
-from adapter.model.resources import known_kind
+from adapter.model.objects.api_objects import DescribedObject, ObjectMeta, Struct
+from adapter.model.objects.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.objects.resources import known_kind
 
 MOST_KEPT = 4000
 """Bound on the kept endpoints of a Service: more than are scraped, in two address families."""

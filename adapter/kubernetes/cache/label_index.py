@@ -22,9 +22,9 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model import steps
-from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.model.memo import Doorkeeper
-from adapter.steps import run_steps
+from adapter.model.objects.label_selectors import LabelSelector, Operator, Requirement
+from adapter.runtime.steps import run_steps
 from adapter.telemetry.metrics import BoundedCache, Monitoring
 
 STEP = 1_000

@@ -18,9 +18,9 @@ from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.cache.store import LabeledCache, ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
-from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import APIResource, known_kind
+from adapter.model.objects.label_selectors import LabelSelector
+from adapter.model.objects.resources import APIResource, known_kind
 
 STEP = 1_000
 """Objects handled between two points at which other work may run."""

@@ -18,8 +18,8 @@ from adapter.kubernetes.cache.pod_starts import WireCondition, read_time
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.kubernetes.heads import WithMetadata
 from adapter.model import memo
-from adapter.model.api_objects import Struct
-from adapter.model.pods import COST_ANNOTATION, Container, PodFacts, Requests, ResourceRequirements
+from adapter.model.objects.api_objects import Struct
+from adapter.model.objects.pods import COST_ANNOTATION, Container, PodFacts, Requests, ResourceRequirements
 from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import NEVER
 

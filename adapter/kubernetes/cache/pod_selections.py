@@ -19,8 +19,8 @@ from adapter.kubernetes.cache import pod_starts
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.store import LabeledCache
-from adapter.model.label_selectors import LabelSelector, Operator
-from adapter.model.pods import PodList
+from adapter.model.objects.label_selectors import LabelSelector, Operator
+from adapter.model.objects.pods import PodList
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.timestamps import SECOND
 

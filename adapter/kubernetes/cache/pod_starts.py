@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.api_objects import Struct
 from adapter.model.memo import remember_short
+from adapter.model.objects.api_objects import Struct
 from adapter.model.ready_times import Outcome, PodStart, PodTimes, measure
 from adapter.model.timestamps import read_nanoseconds
 

@@ -21,9 +21,9 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import LabeledCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import Unreadable
-from adapter.model.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.objects.resources import known_kind
 from adapter.model.ready_times import Outcome, PodStart
-from adapter.model.resources import known_kind
 from adapter.model.timestamps import SECOND
 
 PODS = known_kind("v1", "Pod")

@@ -31,10 +31,10 @@ from adapter.kubernetes.cache.scope import UNSELECTIVE, Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
+from adapter.runtime.waits import wait_for
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model import api_selectors, memo
-from adapter.model.api_objects import Metadata, Struct
-from adapter.model.api_selectors import APISelector
+from adapter.model import memo
 from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
-from adapter.model.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.objects import api_selectors
+from adapter.model.objects.api_objects import Metadata, Struct
+from adapter.model.objects.api_selectors import APISelector
+from adapter.model.objects.label_selectors import LabelSelector, Operator, Requirement
 
 
 class ObservedScale(msgspec.Struct, frozen=True, gc=False):

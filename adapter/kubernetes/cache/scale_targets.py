@@ -27,7 +27,7 @@ from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.fairness import Turns
 from adapter.model.go_text import quote
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 
 POLL_SECONDS = 5.0
 """Interval at which a scale that is not watched is read, or its kind is listed."""

@@ -11,9 +11,9 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
-from adapter.model.resources import known_kind
+from adapter.model.objects.api_objects import Metadata
+from adapter.model.objects.resources import known_kind
 
 SCHEDULES = known_kind(API_VERSION, KIND)
 

@@ -13,8 +13,8 @@ from adapter.kubernetes.ownership.lease import Lease, LeaseRecord, next_record, 
 from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
 from adapter.kubernetes.ownership.term import LeaseFence, Term, Work
 from adapter.model.autoscaling import slices
+from adapter.runtime.waits import wait_for
 from adapter.telemetry.logs import facts
-from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 

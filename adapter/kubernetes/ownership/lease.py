@@ -15,7 +15,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody, path_of
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.model.resources import known_kind
+from adapter.model.objects.resources import known_kind
 
 LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 

@@ -20,7 +20,7 @@ from adapter.kubernetes.ownership.lease import LEASES, RELEASED, LeaseRecord, re
 from adapter.kubernetes.ownership.term import Unchanged
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 
 LABEL = "fastpath.io/scaler"
 """The label of the Leases of scalers. Its value is the name that they have in common."""

@@ -36,8 +36,8 @@ from adapter.kubernetes.ownership.membership import MemberSettings, Membership
 from adapter.kubernetes.ownership.scaler_leases import RETRY, UNSETTLED, ScalerLeases, read_version
 from adapter.kubernetes.ownership.term import LeaseFence, Unchanged, Work
 from adapter.model.autoscaling import slices
+from adapter.runtime.waits import wait_for
 from adapter.telemetry.logs import facts
-from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ of anybody else, even if it is not known whether there is one.
 import msgspec
 
 from adapter.kubernetes.write.writer import WriteKind, Writer
-from adapter.model.pods import COST_ANNOTATION
+from adapter.model.objects.pods import COST_ANNOTATION
 
 MANAGER = "fastpath-idle-scale-down"
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from adapter.model.api_objects import Metadata
-from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling import fastpath_autoscaler, hpa, pending_capacity, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -28,6 +26,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerSpec,
 )
 from adapter.model.go_text import quote
+from adapter.model.objects.api_objects import Metadata
+from adapter.model.objects.api_selectors import APISelector
 from adapter.model.quantity import read as read_quantity
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
 

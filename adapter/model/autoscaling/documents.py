@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
 from adapter.model import visible
-from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import fastpath_autoscaler, forecast
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
@@ -31,6 +30,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     NativeAutoscaler,
 )
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.objects.api_objects import Struct
 from adapter.model.quantity import Quantity
 
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})

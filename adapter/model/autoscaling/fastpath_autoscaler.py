@@ -12,8 +12,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from adapter.model import api_selectors
-from adapter.model.api_objects import Metadata, Struct
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import hpa, pending_capacity, scale_down, validation
 from adapter.model.autoscaling.forecast import ForecastSpec
@@ -21,6 +19,8 @@ from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCap
 from adapter.model.autoscaling.scale_down import ScaleDown
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
+from adapter.model.objects import api_selectors
+from adapter.model.objects.api_objects import Metadata, Struct
 from adapter.model.quantity import GREATEST
 from adapter.model.timestamps import SECOND, FineInstant, Span
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import Int32, decode_scalar, encode_scalar
+from adapter.model.objects.api_objects import Struct
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 LABEL = "fastpath.io/floors"

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.model import local_time
-from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import validation
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
+from adapter.model.objects.api_objects import Struct
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
 
 ADVISE, FLOOR = "Advise", "Floor"

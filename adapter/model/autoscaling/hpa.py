@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from adapter.model import quantity, timestamps
-from adapter.model.api_objects import DescribedObject, ObjectMeta, Struct
-from adapter.model.api_selectors import APISelector
+from adapter.model.objects.api_objects import DescribedObject, ObjectMeta, Struct
+from adapter.model.objects.api_selectors import APISelector
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import FineInstant, Instant, Span
 

@@ -7,10 +7,10 @@ metric with a target for each pod can have it.
 
 from collections.abc import Iterator, Sequence
 
-from adapter.model.api_objects import Struct
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.autoscaling.validation import Violation, invalid
 from adapter.model.go_text import quote
+from adapter.model.objects.api_objects import Struct
 from adapter.model.quantity import GREATEST, Quantity, read
 from adapter.model.timestamps import FineInstant
 

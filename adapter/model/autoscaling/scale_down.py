@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import hpa, pending_capacity, validation
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
+from adapter.model.objects.api_objects import Struct
 from adapter.model.quantity import GREATEST, Quantity, read
 from adapter.model.timestamps import SECOND, Span
 

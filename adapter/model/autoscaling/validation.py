@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.model import label_selectors
-from adapter.model.api_objects import ObjectMeta
 from adapter.model.autoscaling import hpa
 from adapter.model.go_text import quote
-from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
+from adapter.model.objects import label_selectors
+from adapter.model.objects.api_objects import ObjectMeta
+from adapter.model.objects.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
 from adapter.model.timestamps import Span, write_span
 
 _MAX_PERIOD = 1800

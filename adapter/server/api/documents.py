@@ -19,11 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model.metrics import MetricsProvider
+from adapter.runtime.steps import run_steps
 from adapter.server.api import discovery, encoding
 from adapter.server.api.discovery import ListedMetrics
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
-from adapter.steps import run_steps
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)

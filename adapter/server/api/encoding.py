@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from adapter import errors
-from adapter.model import api_selectors, metrics, quantity, timestamps
-from adapter.model.api_selectors import APISelector
+from adapter.model import metrics, quantity, timestamps
+from adapter.model.objects import api_selectors
+from adapter.model.objects.api_selectors import APISelector
 from adapter.server.api.paths import RESOURCE_GROUP
 from adapter.server.http.budgets import SMALL_ANSWER, Charge
 

@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
-from adapter.model import field_selectors, label_selectors, timestamps
+from adapter.model import timestamps
 from adapter.model.go_text import quote
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
+from adapter.model.objects import field_selectors, label_selectors
 from adapter.server.api.paths import WILDCARD, MetricRequest
 
 Question: TypeAlias = CustomQuestion | ExternalQuestion | ResourceQuestion

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from adapter import errors
-from adapter.model.api_selectors import OPERATOR_TEXTS
 from adapter.model.clock import Clock
-from adapter.model.field_selectors import NAME, FieldSelector
 from adapter.model.go_text import quote
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
-from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
+from adapter.model.objects.api_selectors import OPERATOR_TEXTS
+from adapter.model.objects.field_selectors import NAME, FieldSelector
+from adapter.model.objects.label_selectors import LabelSelector, Operator
 from adapter.server.api.paths import WILDCARD, MetricRequest
 from adapter.server.api.query_string import Question
 from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit

@@ -7,15 +7,15 @@ import msgspec
 
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading, Unavailable
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling import fastpath_autoscaler, status
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE, QUEUE, fpa, wanted
 from tests.support.scaling import NOW, pods

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide import sync as syncing
-from adapter.autoscaler.decide.boost import DEMOTED_FOR, NOTHING, Boost, Boosting
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import boost as boosting
+from adapter.autoscaler.decide.guards.boost import DEMOTED_FOR, NOTHING, Boost, Boosting
+from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
@@ -29,11 +29,11 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.sync import Decision
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost as handshaking
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers

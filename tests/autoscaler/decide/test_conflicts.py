@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import conflicts as writing
-from adapter.autoscaler.decide.conflicts import ConflictState, ForeignChange, OwnWrite
+from adapter.autoscaler.decide.guards import conflicts as writing
+from adapter.autoscaler.decide.guards.conflicts import ConflictState, ForeignChange, OwnWrite
 from adapter.model.timestamps import SECOND
 from tests.support.answers import answers
 

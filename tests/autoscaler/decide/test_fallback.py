@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import fallback
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import fallback
+from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState
+from adapter.autoscaler.decide.guards.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.sync import Event
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback
 from adapter.model.timestamps import SECOND, Span

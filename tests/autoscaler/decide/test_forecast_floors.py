@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import guarded, record
-from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import boost as boosting
+from adapter.autoscaler.decide.guards.boost import Boost
+from adapter.autoscaler.decide.guards.conflicts import ConflictState
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import foresight
-from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.foresight import BoundsFrom, Foreseen
+from adapter.autoscaler.decide.guards.boost import Boost, Boosting
+from adapter.autoscaler.decide.guards.conflicts import ConflictState
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor

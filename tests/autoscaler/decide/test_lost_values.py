@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.fallback import Absence
-from adapter.autoscaler.decide.lost_values import LATELY
+from adapter.autoscaler.decide.guards.boost import Boost
+from adapter.autoscaler.decide.guards.fallback import Absence
+from adapter.autoscaler.decide.guards.lost_values import LATELY
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,

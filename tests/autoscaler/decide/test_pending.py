@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import guarded, pending
+from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import pending
+from adapter.autoscaler.decide.guards.boost import Boost
+from adapter.autoscaler.decide.guards.pending import HOLD, MOST_SLOTS, MOST_WITHIN, PendingState, Slots
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
@@ -22,12 +24,11 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.pending import HOLD, MOST_SLOTS, MOST_WITHIN, PendingState, Slots
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.answers import answers

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide.observation import PodsReading, Settings, Unavailable, group_pods, read_request
-from adapter.model.pods import Container, PodFacts, ResourceRequirements
+from adapter.model.objects.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import Quantity, read
 from tests.support.answers import answers
 from tests.support.scaling import NOW, pod

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import decision, guarded, prepared_spec, record
-from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.conflicts import ConflictState, OwnWrite
-from adapter.autoscaler.decide.fallback import Absence
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.boost import Boost, Boosting
+from adapter.autoscaler.decide.guards.conflicts import ConflictState, OwnWrite
+from adapter.autoscaler.decide.guards.fallback import Absence
+from adapter.autoscaler.decide.guards.lost_values import Reporting
 from adapter.autoscaler.decide.history import History, Recommendation, Recommendations, ScaleEvent
-from adapter.autoscaler.decide.lost_values import Reporting
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -32,7 +32,7 @@ from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerStatus,
     with_defaults,
 )
-from adapter.model.pods import Container, PodFacts, ResourceRequirements
+from adapter.model.objects.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import NEVER, SECOND, FineInstant, Instant, Span
 from tests.support.controller import fpa

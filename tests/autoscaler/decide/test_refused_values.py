@@ -2,9 +2,9 @@
 
 import pytest
 
-from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import (
     ExternalReading,

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import removal
-from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import removal
+from adapter.autoscaler.decide.guards.boost import Boost, Boosting
 from adapter.autoscaler.decide.observation import is_active
 from adapter.autoscaler.decide.sync import Decision
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers

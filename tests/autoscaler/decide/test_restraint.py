@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.conflicts import ConflictState
+from adapter.autoscaler.decide.guards.conflicts import ConflictState
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE

@@ -15,7 +15,7 @@ from adapter.autoscaler.decide.observation import (
     group_pods,
     read_request,
 )
-from adapter.model.pods import Container, PodFacts, PodList, ResourceRequirements
+from adapter.model.objects.pods import Container, PodFacts, PodList, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
-from adapter.autoscaler.decide.conflicts import OWN, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.conflicts import OWN, ScaleObservation
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec

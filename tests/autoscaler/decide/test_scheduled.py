@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.behavior import ReplicaLimits
-from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards import boost as boosting
+from adapter.autoscaler.decide.guards.boost import Boost, Boosting
 from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler, condition
 from tests.support.scaling import NOW, pods

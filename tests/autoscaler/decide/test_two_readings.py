@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.observation import OptionState, PodsReading, Unavailable, Ways
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST

@@ -15,13 +15,13 @@ import pytest
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, usual_way
-from adapter.autoscaler.metrics.sources import ReadContext
+from adapter.autoscaler.inputs.sources import ReadContext
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.pods import PodFacts
+from adapter.model.objects.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from adapter.scrape.readings import OwnUsage
-from tests.autoscaler.metrics.test_sources import SourceBench, bench
+from tests.autoscaler.inputs.test_sources import SourceBench, bench
 from tests.autoscaler.usage.test_source import RULES, serve
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pod
 from tests.support.world import scraped_pod

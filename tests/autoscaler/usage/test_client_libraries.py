@@ -20,12 +20,12 @@ from adapter.autoscaler.decide.observation import Ways
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
-from adapter.model import pod_networks
+from adapter.model.objects import pod_networks
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.readings import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.autoscaler.metrics.test_sources import SourceBench, bench
+from tests.autoscaler.inputs.test_sources import SourceBench, bench
 from tests.autoscaler.usage import counted
 from tests.autoscaler.usage.counted import PROGRAMS
 from tests.autoscaler.usage.test_source import RULES, serve

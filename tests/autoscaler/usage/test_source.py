@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide.guards import boost as boosting
 from adapter.autoscaler.decide.observation import OptionState, Ways, sum_usage
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config import rules_file
-from adapter.model.api_objects import ObjectMeta
 from adapter.model.autoscaling.hpa import ContainerMetrics, PodMetrics
-from adapter.model.pods import Container, ResourceRequirements
+from adapter.model.objects.api_objects import ObjectMeta
+from adapter.model.objects.pods import Container, ResourceRequirements
+from adapter.model.objects.resources import BUILTIN
 from adapter.model.quantity import from_milli, read
-from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, Instant, Span, span_of, write_instant
 from adapter.rules.compile import compile_rules
 from adapter.scrape.readings import OwnUsage
-from tests.autoscaler.metrics.test_sources import CONTAINER, SourceBench, bench
+from tests.autoscaler.inputs.test_sources import CONTAINER, SourceBench, bench
 from tests.support.scaling import cpu_metric, pod
 from tests.support.world import scraped_pod
 

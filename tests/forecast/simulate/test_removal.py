@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
-from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.observation import Settings
 from adapter.errors import InputError
 from adapter.model import timestamps

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from adapter.kubernetes.cache.autoscalers import AutoscalerCache, ScaleConflicts, TargetKey
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.objects.api_objects import Metadata
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import reflecting

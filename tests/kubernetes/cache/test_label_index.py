@@ -9,7 +9,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from adapter.kubernetes.cache import label_index
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement, parse_selector
+from adapter.model.objects.label_selectors import (
+    EVERYTHING,
+    LabelSelector,
+    Operator,
+    Requirement,
+    parse_selector,
+)
 from adapter.telemetry.metrics import Monitoring
 
 NAMESPACES = ["a", "a-b", "ab", ""]

@@ -14,9 +14,9 @@ from adapter.kubernetes.cache import label_index, lister, pod_codec
 from adapter.kubernetes.cache.lister import RUNNING_PODS, LabeledObject, ObjectLister
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
-from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import APIResource
+from adapter.model.objects.label_selectors import EVERYTHING, parse_selector
+from adapter.model.objects.resources import APIResource
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.apiclient import PODS, QUICK, error_of, pod, reflecting, resource, unconnected

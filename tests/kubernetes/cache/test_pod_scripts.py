@@ -20,7 +20,7 @@ import pytest
 
 from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from tests.kubernetes.apiclient import unconnected
 from tests.kubernetes.cache.test_pods import Following
 from tests.support.clock import FakeClock

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from adapter.kubernetes.cache import pod_codec, pod_starts
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.model.ready_times import Percentiles, ReadyLedger
 from tests.kubernetes.apiclient import unconnected
 from tests.kubernetes.cache.test_pods import Following

@@ -23,9 +23,9 @@ from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import ReadyHistory
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorPeriods
-from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.objects import pods as models
+from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.timestamps import SECOND
 from fastpath_sandbox.apiserver.server import Cluster

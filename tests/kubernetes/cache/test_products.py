@@ -10,7 +10,7 @@ import pytest
 from adapter.kubernetes.cache import pod_selections
 from adapter.kubernetes.cache.pod_selections import MOST_NAMED
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.model.label_selectors import LabelSelector, parse_selector
+from adapter.model.objects.label_selectors import LabelSelector, parse_selector
 from tests.kubernetes.cache.test_pods import Following, alone, pod, put
 from tests.support.clock import FakeClock
 

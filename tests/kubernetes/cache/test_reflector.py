@@ -14,7 +14,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriod
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.objects.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog
 from tests.support.clock import FakeClock

@@ -41,7 +41,7 @@ from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.label_selectors import LabelSelector
+from adapter.model.objects.label_selectors import LabelSelector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver import kinds

@@ -13,7 +13,7 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.schedules import ScheduleCache
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost, documents
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.kubernetes.write import deletion_costs
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.model.pods import COST_ANNOTATION
+from adapter.model.objects.pods import COST_ANNOTATION
 from tests.support.writing import HandWriter
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import pending_capacity, scale_down
@@ -20,6 +19,7 @@ from adapter.model.autoscaling.boost import (
 )
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import SECOND, Span
 from tests.support.answers import answers
 

@@ -3,9 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.api_objects import Struct
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.objects.api_objects import Struct
 from adapter.model.quantity import Quantity
 from tests.support.answers import answers
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapter.errors import InputError
-from adapter.model.api_objects import Metadata, ObjectMeta
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
@@ -28,6 +27,7 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingPolicy,
     to_plain,
 )
+from adapter.model.objects.api_objects import Metadata, ObjectMeta
 from adapter.model.timestamps import SECOND, FineInstant, Instant
 from fastpath_tools import manifests
 from tests.support import scaling

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.forecast import ANNOTATION, DAY, ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, to_plain
+from adapter.model.objects.api_objects import Metadata
 from fastpath_tools.convert import conversion
 from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, document, external_metric, hpa

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost, documents, pending_capacity
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.autoscaling.pending_capacity import ANNOTATION, PendingCapacity
 from adapter.model.go_text import quote
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.quantity import Quantity, from_milli, read
 from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, document, external_metric, hpa, object_metric, pods_metric

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from adapter.errors import UnscrapableError
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery, compile_query, merge_selections

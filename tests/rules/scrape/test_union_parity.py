@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from adapter.model import steps
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.scrape import scraped_query, series
 from adapter.rules.scrape.series import PodSeries

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.model.label_selectors import parse_selector
+from adapter.model.objects.label_selectors import parse_selector
 from fastpath_sandbox.apiserver import selectors
 from fastpath_sandbox.apiserver.kinds import KindTable
 from fastpath_sandbox.apiserver.store import Record

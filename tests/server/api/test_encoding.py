@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import field_selectors, label_selectors
 from adapter.model.metrics import (
     ContainerUsage,
     ExternalAnswer,
@@ -17,6 +16,7 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
+from adapter.model.objects import field_selectors, label_selectors
 from adapter.server.api import encoding
 from tests.support.answers import answers
 

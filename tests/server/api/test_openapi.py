@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from adapter.model import field_selectors
-from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import (
     ContainerUsage,
     CustomAnswer,
@@ -21,6 +19,8 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
+from adapter.model.objects import field_selectors
+from adapter.model.objects.label_selectors import EVERYTHING, parse_selector
 from adapter.server.api import documents, encoding
 from adapter.server.api import paths as api
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, PREVIEW_VERSIONS, RESOURCE_GROUP, VERSIONS

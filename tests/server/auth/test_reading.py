@@ -8,9 +8,9 @@ from unittest import mock
 
 import pytest
 
-from adapter.model import field_selectors, label_selectors
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import ExternalQuestion
+from adapter.model.objects import field_selectors, label_selectors
 from adapter.server.api.paths import VERSIONS
 from tests.support.serving import Answer, Served, ServerFactory, pod_value
 

@@ -4,9 +4,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
+from adapter.model.objects.api_objects import Metadata
 from fastpath_sandbox.apiserver import patches
 from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, PatchOperation, Wish, apply

@@ -16,7 +16,7 @@ from adapter import errors
 from adapter.config.rules_config import OnNaN
 from adapter.model import steps
 from adapter.model.metrics import HISTOGRAM, Sample
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import MetricQuery

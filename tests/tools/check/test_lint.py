@@ -6,7 +6,7 @@ import pytest
 
 from adapter.config import rules_file
 from adapter.model.metrics import SeriesInfo
-from adapter.model.resources import BUILTIN
+from adapter.model.objects.resources import BUILTIN
 from adapter.rules.compile import compile_rules
 from fastpath_tools.check import lint, lint_query
 from fastpath_tools.live import chart_values as helm_values

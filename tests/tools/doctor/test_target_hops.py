@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition, CrossVersionObjectReference, decode_scalar
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import SECOND, Instant, read_instant, write_instant
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.target_hops import target_hop

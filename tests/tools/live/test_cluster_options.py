@@ -8,7 +8,7 @@ import yaml
 
 from adapter.config.option_fields import Command
 from adapter.errors import InputError
-from adapter.model.apiservices import ServiceReference
+from adapter.model.objects.apiservices import ServiceReference
 from fastpath_tools import certs, preflight
 from fastpath_tools.live import cluster_options
 from fastpath_tools.live.cluster_options import KubeconfigOptions

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.compose.clock import SystemClock
 from adapter.kubernetes.write.deletion_costs import MANAGER
-from adapter.model.apiservices import ServiceReference
+from adapter.model.objects.apiservices import ServiceReference
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment

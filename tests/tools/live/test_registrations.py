@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.model.objects.apiservices import Registration, ServiceReference, Trust
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools.live import cluster_options, registrations
 from fastpath_tools.live.cluster_options import KubeconfigOptions

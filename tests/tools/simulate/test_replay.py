@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler import debug
+from adapter.autoscaler.controller.reporter import Journal
 from adapter.autoscaler.decide import decision, prepared_spec, record
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Reading, Unavailable
 from adapter.autoscaler.decide.record import DecisionInputs
-from adapter.autoscaler.reporter import Journal
+from adapter.autoscaler.explain import debug
 from adapter.errors import InputError
 from adapter.model.autoscaling.fastpath_autoscaler import from_hpa
 from adapter.model.timestamps import SECOND

@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.api_objects import Metadata
+from adapter.autoscaler.explain.debug import moment
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.view import (
     VERSION,
@@ -20,6 +19,7 @@ from adapter.model.autoscaling.view import (
     TargetView,
     WritersView,
 )
+from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import SECOND
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State

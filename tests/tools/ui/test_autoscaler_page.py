@@ -13,8 +13,8 @@ import yaml
 from aiohttp import web
 from msgspec.structs import replace
 
-from adapter.autoscaler import debug
 from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.explain import debug
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.autoscaling.view import (
     AutoscalerView,

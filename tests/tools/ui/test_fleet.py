@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     KIND,
@@ -16,6 +15,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerStatus,
 )
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
+from adapter.model.objects.api_objects import Metadata
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
 from fastpath_tools.ui.fleet import Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler
 from adapter.model.autoscaling.view import AutoscalerView, MetricView, TargetView, WritersView
+from adapter.model.objects.api_objects import Metadata
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, Improvement, State, plain

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adapter.model.api_objects import Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
+from adapter.model.objects.api_objects import Metadata
 from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE
 from fastpath_tools.ui import what_if
 from fastpath_tools.ui.what_if import Trial
