@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from tests.support import defects, tools
+from scripts import seeded_defects as defects
+from tests.support import tools
 
 EXAMPLE = """tests: tests/model
 
