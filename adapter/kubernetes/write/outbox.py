@@ -17,7 +17,7 @@ else is the same for every kind, and is here:
   write of the term is in flight when it returns, because the Lease of the slice is released next.
 
 A Scale does not go through here. It is written at once, against the version that it was decided from
-(`autoscaler.reconcile`).
+(`autoscaler.controller.reconcile`).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Pending capacity: metrics of a queue, whose demand counts less what pods that are starting will work off.
 
 The option is a list in a FastPathAutoscaler (`spec.pendingCapacity`), and one annotation of a boosted
-HorizontalPodAutoscaler. `autoscaler.decide.pending` says what it does, and why only an Object or External
-metric with a target for each pod can have it.
+HorizontalPodAutoscaler. `autoscaler.decide.guards.pending` says what it does, and why only an Object or
+External metric with a target for each pod can have it.
 """
 
 from collections.abc import Iterator, Sequence
