@@ -12,7 +12,7 @@ than its slot:
 4. Observe the target and decide, unless that was done a moment ago. If there is nothing left to write, stop.
 5. PUT the count against the resource version that it was decided from. The fence is checked right before the
    first byte leaves. If it is lower than the count that costs were written for, write the missing ones first.
-6. After a conflict, read the scale, and start over at 3, at most `ATTEMPTS` times.
+6. After a conflict, read the scale, and start over at 2, at most `ATTEMPTS` times.
 
 A PUT without a response may have been applied. The scale that is read next then tells: the count that we sent
 is taken for ours.

@@ -15,14 +15,16 @@ column LimitedBy. The guards apply in this order:
 3. Rivals veto alike: another autoscaler has the same target, and two recommendations that alternate scale
    wrongly even if each is right. Shown in AbleToScale, with an event.
 4. Fallback (`fallback`) changes the least count while metrics are absent. Windows and policies apply to it.
-   Shown in the step "fallback" and the reason of the raise; `memory.commit` has the events.
+   Shown in the step "fallback" and the reason of the raise; `memory.commit` has the events. That a metric is
+   absent is shown as ABSENT, and in ScalingActive where it blocks.
 5. A zero of another client changes the condition ScaledToZero, by which Kubernetes leaves zero or does not.
    Shown in ScalingActive, in the step "disabled", and as DISABLED. From our own zero a minimum wakes the
    target as a fallback does.
 6. Fresh values (`boost`) and lost values (`lost_values`) change readings: for boosting only fresh values
-   count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down. Shown in
-   the step of the metric, and for a FastPathAutoscaler in its event.
-7. Draining changes minReplicas once more: a scale-down waits until the pods that go are idle, up to a time.
+   count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down. Such
+   a metric counts as absent where it would lower the count. Shown in the step of the metric, and for a
+   FastPathAutoscaler in its event.
+7. Draining sets the least count of a scale-down, which waits until the pods that go are idle, up to a time.
    Windows and policies apply to it. A count above maxReplicas is lowered at once. Shown in ScalingLimited, in
    the step "draining", and as DRAINING.
 
@@ -37,12 +39,14 @@ user reads what would have happened. Each is shown in AbleToScale, of a Horizont
    those of another time. The current count is recommended meanwhile, so the stabilization window begins when
    the clock is right. It vetoes each change by boosting, whose floor would end by that clock. It has an
    event.
-10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits. Its
-   events are ScalingAdvice and NotBoosted.
-11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write.
+10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits. The
+   veto has no event: `Controller` has NotBoosted for what is written wrong, `memory.commit` ScalingAdvice.
+11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write. It has
+   no event.
 
-Before all of these a spec that is not valid is a veto (`refuse`), shown in AbleToScale with an event, and a
-target that is not found a failure (`decision.without_scale`). What is remembered is in `memory`.
+Before all of these the reconciler has a veto for a spec that is not valid (`refuse`), shown in AbleToScale
+with an event, and a failure for a target that is not found (`decision.without_scale`). What is remembered is
+in `memory`.
 """
 
 from typing import Self
