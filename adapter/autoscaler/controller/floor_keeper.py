@@ -1,7 +1,7 @@
 """Publishes the floor of a raise before the raise is written, and keeps it in step with what is remembered.
 
-`adapter.boost.provider` explains what a floor is, and `decide.boost` decides when one begins and ends. A
-raise whose floor is not published is not written, because the HPA would revert it at its next sync.
+`adapter.boost.provider` explains what a floor is, and `decide.guards.boost` decides when one begins and ends.
+A raise whose floor is not published is not written, because the HPA would revert it at its next sync.
 
 This module is here and not in `adapter.boost` because it reads and sets the state of an autoscaler, and
 `boost`, which only knows ConfigMaps, may not import `autoscaler`.

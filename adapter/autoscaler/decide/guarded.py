@@ -3,7 +3,7 @@
 The arithmetic stays upstream's. A guard changes an input of the `Sync`, or vetoes; none computes a count. A
 `Veto` is shown in a condition that does not hold, in the last step of the trace, and as `Restraint.WITHHELD`;
 some begin with an event. Names in capitals are of `Restraint`, whose texts are in `explain` and in kubectl's
-column LimitedBy. The guards apply in this order:
+column LimitedBy. The guards, with modules in `guards`, apply in this order:
 
 1. Bounds (`scheduled`) change minReplicas and maxReplicas, by windows and the forecast. They come first
    because all else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas,
@@ -39,8 +39,8 @@ user reads what would have happened. Each is shown in AbleToScale, of a Horizont
    those of another time. The current count is recommended meanwhile, so the stabilization window begins when
    the clock is right. It vetoes each change by boosting, whose floor would end by that clock. It has an
    event.
-10. Boosting (`boost.refusal`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits. The
-   veto has no event: `Controller` has NotBoosted for what is written wrong, `memory.commit` ScalingAdvice.
+10. Boosting (`refusal` of `boost`) vetoes for a HorizontalPodAutoscaler all but a raise within its limits.
+   It has no event: `Controller` has NotBoosted for what is written wrong, and `memory.commit` ScalingAdvice.
 11. `spec.mode` Advise vetoes last, so that the advice is exactly the count that mode Auto would write. It has
    no event.
 
