@@ -20,9 +20,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.go_text import quote
 from adapter.model.objects.resources import Catalogue
-from adapter.provider import rule_queries
+from adapter.provider import spec_queries
 from adapter.provider.relist import Relister
-from adapter.provider.rule_queries import RuleQuery
+from adapter.provider.spec_queries import RuleQuery
 from adapter.rules import matchers
 from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
@@ -99,7 +99,7 @@ def build_queries(
     """Return the queries for a metric; `path` is its place in the autoscaler. InputError, with `advice`."""
     if metric.resource is not None:
         return _usage(metric.resource.name, ruleset, places, path)
-    query = rule_queries.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
+    query = spec_queries.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
     if isinstance(query, str):
         source = metric.pods or metric.object or metric.external
         name = source.metric.name if source is not None else metric.type

@@ -14,7 +14,7 @@ from adapter.model import steps
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
-from adapter.provider import rule_queries
+from adapter.provider import spec_queries
 from adapter.rules import compile as compiler
 from adapter.rules import lookback, matchers, parsing, registry
 from adapter.rules.compile import Rule, Ruleset, UsageEntry
@@ -60,7 +60,7 @@ class SourceReader:
         if isinstance(known, Unread):
             return known
         pods = () if isinstance(target, Unread) else target.ready[:_PODS]
-        rule_query = rule_queries.query_of(known, await self.cluster.catalogue(), namespace, metric, pods)
+        rule_query = spec_queries.query_of(known, await self.cluster.catalogue(), namespace, metric, pods)
         if isinstance(rule_query, str):
             return await self._unmatched(namespace, metric, pods) or Unread(rule_query)
         rule, query = rule_query.rule, rule_query.promql
@@ -86,7 +86,7 @@ class SourceReader:
             return None
         named = steps.run(registry.building(ruleset, remember_series(ruleset, {}), 1))
         catalogue = await self.cluster.catalogue()
-        rule_query = rule_queries.query_of(named, catalogue, namespace, metric, pods)
+        rule_query = spec_queries.query_of(named, catalogue, namespace, metric, pods)
         if isinstance(rule_query, str):
             return None
         selector = rule_query.rule.config.series_query
