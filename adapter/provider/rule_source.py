@@ -12,11 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError, in_order
-from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.clock import Clock
 from adapter.model.objects.resources import Catalogue
 from adapter.provider import text_files
@@ -25,6 +25,9 @@ from adapter.rules import compile as compiler
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+
+if TYPE_CHECKING:  # verbs that read rules files start without aiohttp
+    from adapter.kubernetes.discovery import CatalogueSource
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +133,7 @@ class RuleSource:
 
     files: RulesFiles
     parsed: Parsed
-    resources: CatalogueSource
+    resources: "CatalogueSource"
     relister: Relister
     clock: Clock
     monitoring: Monitoring

@@ -72,10 +72,6 @@ class PodConnection(BaseProtocol):
         """Closes it if it is kept for too long."""
 
     @property
-    def is_open(self) -> bool:
-        return self.transport is not None and not self.transport.is_closing()
-
-    @property
     def is_answered(self) -> bool:
         """Whether all of the answer has arrived, so that each byte more is one too many."""
         return self._message is not None and self._payload.is_eof()
@@ -305,7 +301,8 @@ class PodConnections:
             return None
         if connection.expiry is not None:
             connection.expiry.cancel()
-        return connection if connection.is_open else None
+        is_open = connection.transport is not None and not connection.transport.is_closing()
+        return connection if is_open else None
 
     async def _connect(self, place: PodPlace) -> PodConnection:
         while self._kept and self._busy.total + len(self._kept) > self._files:
