@@ -56,7 +56,7 @@ class ClientConfiguration:
     def use_certificate(self, cert_file: str, key_file: str) -> None:
         """Use a certificate for new connections. OSError if the files do not fit; then the old one stays."""
         if cert_file:
-            # a context that refuses a key has the new certificate already, so that another one tries them
+            # a context that refuses the key keeps the certificate, so one that is not used tries both first
             for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), *self.contexts):
                 context.load_cert_chain(cert_file, key_file or None)
         self.cert_file, self.key_file = cert_file, key_file

@@ -220,8 +220,7 @@ class Kubeconfig:
         _, entry = _find([(self._file, _read(self._file).users)], "users", self._user.name)
         provider = entry.user.auth_provider or _AuthProvider()
         if provider.name != "oidc":
-            text = f"auth-provider: {provider.name}: expected oidc, or an exec plugin in its place"
-            raise ValueError(text)
+            raise ValueError(f"auth-provider: {provider.name}: expected oidc, or an exec plugin")
         with _explained("auth-provider: oidc"):
             return await oidc.renew(
                 self._file.resolve(), self._user.name, provider.config, self._clock.wall()

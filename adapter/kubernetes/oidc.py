@@ -86,9 +86,11 @@ def _build_context(folder: Path, provider: Mapping[str, str]) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[Path]:
-    """Keep kubectl from writing a file, and yield its real path. FileExistsError if it is being written."""
+    """Keep kubectl from writing a file, and yield its real path. ValueError if another program writes it."""
     real = file.resolve()
     lock = real.with_name(f"{real.name}.lock")
+    if lock.exists():
+        raise ValueError(f"another program writes the file; if none does, remove {lock}")
     os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0))
     try:
         yield real

@@ -58,10 +58,9 @@ class ReadContext(msgspec.Struct, frozen=True):
     def cut(self, reading: PodsReading, find_sampled: Callable[[], Mapping[str, float]]) -> PodsReading:
         """Return a reading without the values that are not of one cut.
 
-        `find_sampled` returns when each pod was sampled, in monotonic seconds.
-
-        A pod whose sample has no known time is left as it is. One that terminates or has ended delays no
-        other: it does not count, and it is not sampled again.
+        `find_sampled` returns when each pod was sampled, in monotonic seconds. A pod whose sample has no
+        known time is left as it is. One that terminates or has ended delays no other: it does not count, and
+        it is not sampled again.
         """
         values, became_ready = reading.values, self.became_ready
         if became_ready.keys().isdisjoint(values.keys()):
