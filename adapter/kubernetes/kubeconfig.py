@@ -1,6 +1,6 @@
 """Reads kubeconfig files with kubernetes-asyncio, and the tokens and certificates that they name.
 
-The library imports the models of all Kubernetes objects, which take 35 MiB. So it is imported when a file is
+The library imports the models of all Kubernetes objects, which take 39 MiB. So it is imported when a file is
 read, and a pod of the cluster reads none. Where the library does not do what kubectl does, it is given what
 kubectl would use (docs/decisions/pod-credentials.md): of several files the first that has a name counts, a
 null is absent, the names of files are relative to the file that has them, and a token file counts before a
