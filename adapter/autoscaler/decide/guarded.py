@@ -20,10 +20,10 @@ column LimitedBy. The guards, with modules in `guards`, apply in this order:
 5. A zero of another client changes the condition ScaledToZero, by which Kubernetes leaves zero or does not.
    Shown in ScalingActive, in the step "disabled", and as DISABLED. From our own zero a minimum wakes the
    target as a fallback does.
-6. Fresh values (`boost`) and lost values (`lost_values`) change readings: for boosting only fresh values
-   count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down. Such
-   a metric counts as absent where it would lower the count. Shown in the step of the metric, and for a
-   FastPathAutoscaler in its event.
+6. Fresh values (`boost`) and lost values (`lost_values`, after 7) change readings: for boosting only fresh
+   values count, and for a FastPathAutoscaler a metric whose pods lost their values may scale up, not down.
+   Such a metric counts as absent where it would lower the count. Shown in the step of the metric, and for
+   a FastPathAutoscaler in its event.
 7. Draining sets the least count of a scale-down, which waits until the pods that go are idle, up to a time.
    Windows and policies apply to it. A count above maxReplicas is lowered at once. Shown in ScalingLimited, in
    the step "draining", and as DRAINING.
