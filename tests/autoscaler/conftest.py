@@ -1,11 +1,13 @@
 """Fixtures that tests of the loop, and of what an owner stores, share."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.autoscaler.loop_script import LoopScript
 from tests.boost.configmaps import Store
 from tests.support.controller import Bench
+from tests.support.waiting import running
 
 
 @pytest.fixture
@@ -18,3 +20,12 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture
 def store() -> Store:
     return Store()
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[LoopScript]:
+    made = LoopScript()
+    async with made.running:
+        await made.running.enter_async_context(running(made.bench.outbox.run()))
+        yield made
+        made.bench.close()

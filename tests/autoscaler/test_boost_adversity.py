@@ -10,13 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.transport import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Floor, floor_of
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_instant
-from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench
-from tests.support.controller import WatchedServer
+from tests.autoscaler.looped import HPA, NATIVE, ON, OWN, LoopBench
+from tests.support.controller import QUEUE, WatchedServer, fpa, shown_document
 from tests.support.scaling import NOW, cpu_metric, pods
 
 # -- any timeline --------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ class Timeline:
     """A boosted HPA, those that scale its target, and the faults between them."""
 
     def __init__(self) -> None:
-        self.bench = BoostBench()
+        self.bench = LoopBench()
         self.bench.server = self.server = WatchedServer(self.check_write, self.hold)
         self.bench.start()
         self.mode = BOOST
@@ -131,7 +131,7 @@ class Timeline:
             if self.mode:
                 self.put()
             else:
-                bench.controller.remove(KEY)
+                bench.controller.remove(HPA)
         elif what == "show" and self.mode:
             self.put(self.entry)
         elif what == "lose":
@@ -243,90 +243,18 @@ async def test_a_raise_stands_on_its_floor_whatever_happens_between_its_steps(fi
 
 
 @pytest.fixture
-def bench() -> BoostBench:
-    return BoostBench()
+def bench() -> LoopBench:
+    return LoopBench()
 
 
-async def test_a_publication_that_outlives_its_annotation_is_withdrawn(bench: BoostBench) -> None:
-    bench.floors.gate = asyncio.Event()
-    await bench.begin_boosted(8)
-    bench.controller.remove(KEY)
-    bench.floors.gate.set()
-    await bench.step()
-    assert (bench.server.writes, bench.floors.entries) == ([], {})
-
-
-async def test_a_reversal_met_by_a_conflict_names_its_writer(bench: BoostBench) -> None:
-    await bench.begin_boosted(6, ON._replace(shown=4))
-    bench.server.tell("web")
-    await bench.step(16)
-    bench.server.set("web", 4, "argocd", told=False)
-    bench.want(8)
-    await bench.step(1)
-    bench.server.tell("web")
-    await bench.step(1)
-    (reverted,) = [event for event in bench.server.events if event.reason == "RaiseReverted"]
-    assert reverted.message.startswith("argocd scaled")
-
-
-@pytest.mark.parametrize("about", ["failed metrics", "a missing handshake", "a missing target"])
-async def test_what_is_only_advised_is_not_told_of(bench: BoostBench, about: str) -> None:
-    fault = "spec.metrics has no fastpath_replicas" if about == "a missing handshake" else ""
-    await bench.begin_boosted(4, ON._replace(mode=ADVISE, fault=fault))
-    if about == "failed metrics":
-        bench.want(None)
-    elif about == "a missing target":
-        bench.server.cached["web"] = Unfound('deployments.apps "web" not found', known=True)
-    await bench.steps(40)
-    assert bench.reasons() == []
-
-
-async def test_a_minimum_of_zero_that_rests_on_the_handshake(bench: BoostBench) -> None:
+async def test_a_minimum_of_zero_that_rests_on_the_handshake(bench: LoopBench) -> None:
     """The API takes it, for the handshake is an External metric."""
     bench.boost(replicas=4, metrics=[cpu_metric(50)], minReplicas=0)
     assert not bench.state.spec.violations
 
 
-async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal(bench: BoostBench) -> None:
-    """The reader of the floor has a clock some seconds ahead of the writer."""
-    await bench.begin_boosted(8, ON._replace(shown=4))
-    bench.server.tell("web")
-    bench.boost(ON._replace(shown=8))
-    await bench.step(1)
-    bench.want(4)
-    await bench.step(28.5)
-    bench.server.set("web", 4, NATIVE)
-    await bench.step(1)
-    assert bench.memory().reversals == ()
-
-
-async def test_no_more_is_held_than_may_have_been_written(bench: BoostBench) -> None:
-    """8 were published, 6 were right when the turn came, and it is unknown whether they were written."""
-    bench.server.lose = True
-    bench.floors.gate = asyncio.Event()
-    await bench.begin_boosted(8)
-    bench.want(6)
-    bench.clock.seconds += 1
-    bench.floors.gate.set()
-    await bench.step()
-    assert bench.server.writes == [("web", 6)]
-    assert bench.floors.replicas() == 6
-
-
-async def test_nothing_is_held_at_zero(bench: BoostBench) -> None:
-    """An autoscaler that may leave zero, or is given one replica, would go to the floor at once."""
-    await bench.begin_boosted(8, ON._replace(shown=4))
-    bench.server.tell("web")
-    bench.boost(ON._replace(shown=8))
-    await bench.step(1)
-    bench.server.set("web", 0, "kubectl")
-    await bench.step(1)
-    assert bench.floors.replicas() == 0
-    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted"]
-
-
 @pytest.mark.parametrize("answered", [True, False])
-async def test_the_later_of_two_writes_is_held(bench: BoostBench, *, answered: bool) -> None:
+async def test_the_later_of_two_writes_is_held(bench: LoopBench, *, answered: bool) -> None:
     """The lesser count was made though its answer was lost; then what was published was right again, and
     written on top.
     """
@@ -371,21 +299,10 @@ RAISED = Floor(
 SLOW = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}}
 
 
-async def test_a_raise_that_was_taken_back_while_no_scaler_led_is_counted(bench: BoostBench) -> None:
-    bench.want(8)
-    bench.boost(replicas=4, manager="argocd-controller", published=RAISED)
-    await bench.step(1)
-    assert bench.reasons() == ["RaiseReverted", "SuccessfulRescale"]
-    assert bench.server.writes == [("web", 8)]
-    bench.server.set("web", 4, "argocd-controller")
-    await bench.step(1)
-    assert bench.reasons()[2:] == ["BoostDemoted"]
-
-
 @pytest.mark.parametrize("set_by", [0, 7200 * SECOND])
 @pytest.mark.parametrize(("stands", "seconds", "count"), [(True, 54, 8), (True, 56, 12), (False, 54, 8)])
 async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
-    bench: BoostBench, *, stands: bool, seconds: int, count: int, set_by: int
+    bench: LoopBench, *, stands: bool, seconds: int, count: int, set_by: int
 ) -> None:
     bench.clock.skew += set_by / SECOND
     await bench.step()
@@ -405,7 +322,7 @@ async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
     ids=["a minute ago", "lately", "a clock ahead", "no time"],
 )
 async def test_a_raise_without_a_floor_counts_from_when_it_was_written(
-    bench: BoostBench, age: int | None, count: int, set_by: int
+    bench: LoopBench, age: int | None, count: int, set_by: int
 ) -> None:
     bench.clock.skew += set_by
     await bench.step()
@@ -420,30 +337,12 @@ async def test_a_raise_without_a_floor_counts_from_when_it_was_written(
     assert bench.server.scales["web"].replicas == count
 
 
-async def test_all_raises_of_a_leader_before_count(bench: BoostBench) -> None:
-    """A ramp: the last of several raises is not all that the policies have allowed."""
-    await bench.begin_boosted(6, behavior=SLOW)
-    bench.server.tell("web")
-    bench.want(20)
-    await bench.step(5)
-    assert bench.server.writes == [("web", 6), ("web", 8)]
-    bench.server.tell("web")
+async def test_an_autoscaler_of_ours_may_have_the_same_name(bench: LoopBench) -> None:
+    bench.want(8)
+    bench.boost(replicas=4)
+    bench.put(fpa(QUEUE, mode="Paused"))
+    await bench.step()
 
-    bench.start()
-    bench.boost(ON._replace(shown=8), published=bench.floors.entries["uid-1"], behavior=SLOW)
-    await bench.step(5)
-    assert bench.server.writes[2:] == []
-    await bench.step(56)
-    assert bench.server.writes[2:] == [("web", 12)]
-
-
-async def test_another_target_than_that_of_a_leader_before_took_nothing_back(bench: BoostBench) -> None:
-    """Without a leader the target was created again, with fewer replicas."""
-    await bench.begin_boosted(8)
-    bench.start()
-    bench.server.set("web", 4, "kubectl", uid="created again")
-    bench.want(4)
-    bench.boost(published=bench.floors.entries["uid-1"])
-    await bench.steps(2)
-    assert "RaiseReverted" not in bench.reasons()
-    assert bench.floors.entries == {}
+    assert set(bench.controller.names()) == {HPA, OWN}
+    assert (HPA[:2], str(HPA)) == (("default", "web"), "default/hpa/web")
+    assert shown_document(bench.controller)["mode"] == "Paused"

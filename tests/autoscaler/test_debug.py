@@ -14,8 +14,7 @@ from adapter.model import steps
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, FleetView
 from adapter.model.timestamps import SECOND
-from tests.autoscaler.test_boost import ON, BoostBench
-from tests.autoscaler.test_schedules import OWN, ScheduleBench, window
+from tests.autoscaler.looped import ON, OWN, LoopBench, window
 from tests.support.controller import QUEUE, Bench, fpa, shown_document
 from tests.support.scaling import NOW
 
@@ -129,7 +128,7 @@ async def test_an_invalid_spec_has_no_metrics(bench: Bench) -> None:
 
 
 async def test_windows_of_schedules_are_ahead() -> None:
-    bench = ScheduleBench()
+    bench = LoopBench()
     bench.schedules.by_key = {OWN: (window("13:10", "13:30"),)}
     await bench.begin_with(4)
 
@@ -170,7 +169,7 @@ async def test_a_line_of_the_fleet(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("mode", "floor"), [(BOOST, 8), (ADVISE, 0)])
 async def test_a_boosted_hpa_shows_its_floor(mode: str, floor: int) -> None:
-    bench = BoostBench()
+    bench = LoopBench()
     await bench.begin_boosted(9, ON._replace(mode=mode))
 
     (line,), shown = fleet(bench).autoscalers, view(bench)
@@ -182,7 +181,7 @@ async def test_a_boosted_hpa_shows_its_floor(mode: str, floor: int) -> None:
 
 
 async def test_what_comes_after_a_window_waits_for_the_window_and_then_for_the_stabilization() -> None:
-    bench = ScheduleBench()
+    bench = LoopBench()
     bench.schedules.by_key = {OWN: (window("12:50", "13:10"),)}
     await bench.begin_with(4, replicas=12)
     await bench.steps(310)

@@ -44,7 +44,7 @@ from adapter.rules.query import milli_of
 from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
 from tests.autoscaler.inputs.test_sources import CONTAINER
-from tests.autoscaler.test_schedules import HandLoopClock
+from tests.autoscaler.looped import HandLoopClock
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
 from tests.support.world import FRESHNESS, object_values, series_values

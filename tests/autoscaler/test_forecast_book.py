@@ -20,7 +20,7 @@ from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
-from tests.autoscaler.test_schedules import HandLoopClock
+from tests.autoscaler.looped import HandLoopClock
 from tests.forecast.live_forecasts import METRIC, ForecastBench, queue_metric
 from tests.support.controller import fpa, shown_document
 

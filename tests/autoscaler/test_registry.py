@@ -11,7 +11,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
-from tests.autoscaler.test_boost import hpa
+from tests.autoscaler.looped import hpa
 from tests.support.controller import Bench, fpa
 
 OWNED, OTHER = slices.slice_of("default"), slices.slice_of("shop")

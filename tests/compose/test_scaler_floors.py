@@ -25,7 +25,7 @@ from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.autoscaler.test_boost import hpa as native
+from tests.autoscaler.looped import hpa as native
 from tests.support.clock import FakeClock
 
 SLICE = slices.slice_of("default")

@@ -76,6 +76,8 @@ class HandServer:
         self.writes: list[tuple[str, int]] = []
         self.statuses: list[tuple[str, HorizontalPodAutoscalerStatus, tuple[PastChange, ...]]] = []
         self.events: list[Event] = []
+        self.log: list[str] = []
+        """What was written and told, in this order."""
         self.fail = ""
         self.lose = False
         self.refusal: Exception | None = None
@@ -137,6 +139,7 @@ class HandServer:
             replicas=replicas, resource_version=str(self._version), manager="fastpath"
         )
         self.writes.append((name, replicas))
+        self.log.append(f"{name} is written {replicas}")
         if self.lose:
             raise KubernetesError(0, "Timeout", "no answer")
         return str(self._version)
@@ -158,6 +161,8 @@ class HandServer:
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
         self.events.append(event)
+        said = "" if event.reason == "SuccessfulRescale" else f": {event.message}"
+        self.log.append(f"{event.type} {event.reason}{said}")
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Forget an autoscaler."""
@@ -257,9 +262,9 @@ class HandPods:
 class HandSource(MetricSource):
     """A metric whose reading is set by hand."""
 
-    def __init__(self, subscriber: Subscriber) -> None:
+    def __init__(self, metric: str, subscriber: Subscriber) -> None:
         super().__init__()
-        self.subscriber = subscriber
+        self.metric, self.subscriber = metric, subscriber
         self.reading: Reading = Unavailable("NotAnswered", "no answer yet")
         self.closed = False
         self.reads = 0
@@ -280,9 +285,9 @@ class HandSources:
         self.readings: dict[str, Reading] = {}
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> HandSource:
-        source = HandSource(subscriber)
         named = metric.pods or metric.object or metric.external
         name = named.metric.name if named is not None else "resource"
+        source = HandSource(name, subscriber)
         source.reading = self.readings.get(name, source.reading)
         self.opened.append(source)
         return source
@@ -383,10 +388,14 @@ class Bench:
 
     def want(self, replicas: int | None) -> None:
         """Have QUEUE ask for so many replicas, None for no value."""
-        reading = Unavailable("NoMetrics", "none") if replicas is None else wanted(replicas)
-        self.sources.readings["queue"] = reading
+        self.show("queue", Unavailable("NoMetrics", "none") if replicas is None else wanted(replicas))
+
+    def show(self, metric: str, reading: Reading) -> None:
+        """Have a metric show this, also where it is read already."""
+        self.sources.readings[metric] = reading
         for source in self.sources.opened:
-            source.reading = reading
+            if source.metric == metric:
+                source.reading = reading
 
     async def begin_with(self, replicas_wanted: int, *, replicas: int = 4, **spec: Any) -> None:
         """Put an autoscaler whose queue asks for so many replicas, and decide it."""

@@ -27,15 +27,20 @@ class Scripts:
         assert lines, f"{self._path}: nothing happens in the story {title}"
         return lines
 
-    async def play(self, title: str, script: object, config: pytest.Config) -> None:
-        """Have each line call the method of its first word, with the others, and check what is said."""
+    async def play(
+        self, title: str, script: object, config: pytest.Config, news: Callable[[], list[str]] = list
+    ) -> None:
+        """Have each line call the method of its first word, with the others, and check what is said.
+
+        `news` returns what has happened since it was called last.
+        """
         said: list[str] = []
         for line in self.lines(title):
             verb, *words = line.split(" ")
             answer = getattr(script, verb.replace("-", "_"))(*words)
             if isinstance(answer, Awaitable):
                 answer = await answer
-            said += [f"> {line}", *([answer] if isinstance(answer, str) else answer or [])]
+            said += [f"> {line}", *news(), *([answer] if isinstance(answer, str) else answer or [])]
         self.check(title, said, config)
 
     def check(self, title: str, said: list[str], config: pytest.Config) -> None:

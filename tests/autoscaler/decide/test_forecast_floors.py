@@ -1,4 +1,4 @@
-"""The floor of a forecast in decisions: what it raises, how it ends, and that it does nothing at zero."""
+"""The floor of a forecast does nothing at zero and lowers nothing. `scripts/forecasts` has what it raises."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import condition
 from tests.autoscaler.decide.test_scheduled import OFFICE, scaled
 from tests.support.controller import LIVE, QUEUE, fpa
-from tests.support.scaling import NOW, conditions_of, pods
+from tests.support.scaling import NOW, pods
 
 ON = Boost(BOOST, digest="one")
 QUIET = Bounds(None, 6, ("shop/office quiet",))
@@ -43,54 +43,6 @@ def forecast(replicas: int, beside: Bounds | None = None) -> Bounds:
     if beside is None:
         return Bounds(None, None, (), forecast=replicas)
     return msgspec.structs.replace(beside, forecast=replicas)
-
-
-def told(made: Decision) -> dict[str, tuple[str, str]]:
-    """Return status and message of the conditions about bounds."""
-    ours = ("ScheduleActive", "ForecastActive")
-    return {
-        each.type: (each.status, each.message) for each in made.status.conditions or () if each.type in ours
-    }
-
-
-def test_a_floor_raises_and_is_named() -> None:
-    loop = scaled(3)
-    assert told(loop.decide(3)) == {}
-    made = loop.decide(3, bounds=forecast(12))
-    assert (made.replicas, made.rescale, made.status_changed) == (12, True, True)
-    assert made.reason == "Current number of replicas below Spec.MinReplicas"
-    assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
-    assert told(made) == {"ForecastActive": ("True", "minReplicas 12 by the forecast")}
-    assert conditions_of(made)["ForecastActive"] == ("True", "FloorActive")
-
-
-@pytest.mark.parametrize(
-    ("bounds", "replicas", "text"),
-    [
-        (forecast(12), 10, "a forecast of 12 allows 10 to 10"),
-        (forecast(2), 4, "a forecast of 2 allows 4 to 10"),
-        (forecast(9, QUIET), 6, "schedules and a forecast of 9 allow 6 to 6: shop/office quiet"),
-    ],
-    ids=["maxReplicas", "minReplicas", "the ceiling of a schedule"],
-)
-def test_a_floor_stays_within_the_other_bounds(bounds: Bounds, replicas: int, text: str) -> None:
-    made = scaled(4, maxReplicas=10, minReplicas=4).decide(3, bounds=bounds)
-    assert made.replicas == replicas
-    assert made.trace[0].text() == text
-
-
-def test_a_forecast_does_not_delay_what_the_metrics_ask_for() -> None:
-    """Below minReplicas, Kubernetes raises to it first, and evaluates metrics at the next sync."""
-    loop = scaled(10)
-    made = loop.decide(15, bounds=forecast(12))
-    assert (made.replicas, made.reason) == (15, "external metric queue(nil) above target")
-    assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
-    assert told(made) == {"ForecastActive": ("True", "minReplicas 12 by the forecast")}
-    bounds = forecast(12)
-    again = scaled(10)
-    assert [again.decide(wanted, bounds=bounds, after=400).replicas for wanted in (15, 3, 3)] == [15, 12, 12]
-    assert scaled(10).decide(None, bounds=forecast(12)).replicas == 12
-    assert scaled(10).decide(15, bounds=forecast(12, OFFICE)).replicas == 20
 
 
 def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
@@ -108,80 +60,7 @@ def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
         assert guarded.decide(loop.spec, observation, memory, NOW, limits).desired == 12
 
 
-def test_a_forecast_that_adds_nothing_says_so_and_writes_no_status_for_another_number() -> None:
-    loop = scaled(4, minReplicas=4)
-    made = loop.decide(3, bounds=forecast(2))
-    assert told(made) == {"ForecastActive": ("True", "minReplicas 4 with or without the forecast")}
-    assert not loop.decide(3, bounds=forecast(3)).status_changed
-
-
-@pytest.mark.parametrize("floor", [8, 12])
-def test_each_condition_tells_of_its_own_bounds(floor: int) -> None:
-    office = msgspec.structs.replace(OFFICE, min=10)
-    loop = scaled(10)
-    made = loop.decide(3, bounds=forecast(floor, office))
-    by = "12 by the forecast" if floor == 12 else "10 with or without the forecast"
-    assert told(made) == {
-        "ScheduleActive": ("True", "minReplicas 10, maxReplicas 40: shop/office business"),
-        "ForecastActive": ("True", f"minReplicas {by}"),
-    }
-    lowest = max(10, floor)
-    text = f"schedules and a forecast of {floor} allow {lowest} to 40: shop/office business"
-    assert made.trace[0].text() == text
-
-
-def test_the_conditions_end_separately() -> None:
-    loop = scaled(20)
-    loop.decide(3, bounds=forecast(12, SOON))
-    no_window = ("False", "no window of a schedule is active")
-    assert told(loop.decide(3, bounds=forecast(12))) == {
-        "ScheduleActive": no_window,
-        "ForecastActive": ("True", "minReplicas 12 by the forecast"),
-    }
-    made = loop.decide(3)
-    assert told(made) == {
-        "ScheduleActive": no_window,
-        "ForecastActive": ("False", "the forecast gives no floor"),
-    }
-    assert conditions_of(made)["ForecastActive"] == ("False", "NoFloor")
-    assert not loop.decide(3).status_changed
-
-
 # -- at zero -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wanted", [0, None])
-@pytest.mark.parametrize("own_zero", [True, False])
-def test_a_forecast_does_not_wake(wanted: int | None, *, own_zero: bool) -> None:
-    loop = scaled(0, minReplicas=0)
-    loop.manager = loop.manager if own_zero else "kubectl"
-    loop.memory = Memory(conflicts=ConflictState(known=0, own_zero=own_zero))
-    for _ in range(3):
-        made = loop.decide(wanted, bounds=forecast(12))
-        assert (made.replicas, loop.memory.lowest, told(made)) == (0, 0, {})
-        assert not [step for step in made.trace if step.name == "schedule"]
-
-
-def test_a_target_that_its_metrics_wake_has_the_floor_from_then_on() -> None:
-    loop = scaled(0, minReplicas=0)
-    assert loop.decide(2, bounds=forecast(12)).replicas == 2
-    assert loop.memory.lowest == 0
-    assert loop.decide(2, bounds=forecast(12)).replicas == 12
-
-
-def test_a_schedule_wakes_to_its_own_floor() -> None:
-    loop = scaled(0, minReplicas=0)
-    made = loop.decide(0, bounds=forecast(30, OFFICE))
-    assert made.replicas == 20
-    assert told(made) == {"ScheduleActive": ("True", "minReplicas 20, maxReplicas 40: shop/office business")}
-    assert loop.decide(0, bounds=forecast(30, OFFICE)).replicas == 30
-
-
-def test_a_zero_ends_the_condition() -> None:
-    loop = scaled(12, minReplicas=0)
-    loop.decide(3, bounds=forecast(12))
-    loop.replicas = 0
-    assert told(loop.decide(0, bounds=forecast(12)))["ForecastActive"][0] == "False"
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["with behavior", "without"])

@@ -1,4 +1,7 @@
-"""Ready pods that lose their values: a metric of pods scales up on the values that are left, not down."""
+"""Ready pods that lose their values: a metric of pods scales up on the values that are left, not down.
+
+`scripts/lost-values` has for how long.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.guards.fallback import Absence
 from adapter.autoscaler.decide.guards.lost_values import LATELY
@@ -21,15 +23,13 @@ from adapter.autoscaler.decide.observation import (
     Ways,
 )
 from adapter.model.autoscaling import status
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, PAUSED, Fallback
-from adapter.model.timestamps import SECOND, Span, write_instant
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Fallback
+from adapter.model.timestamps import SECOND, Span
 from fastpath_forecast.simulate import deciders
 from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
 from tests.support.answers import answers
-from tests.support.controller import LIVE
 from tests.support.scaling import (
     NOW,
-    autoscaler,
     cpu_metric,
     external_metric,
     object_metric,
@@ -74,53 +74,16 @@ def story() -> SyncedScaler:
     return made
 
 
-def test_the_message_says_how_many_since_when_and_does_not_change_with_time(story: SyncedScaler) -> None:
-    assert story.counts((1, 12), LEFT) == [10, 10]
-    assert why_blocked(story) == (
-        "the HPA was unable to compute the replica count: unable to get metric load: 5 of 10 Ready pods "
-        "lack a value that they had until 2026-11-20T12:00:01Z: it may scale up, not down"
-    )
-    assert story.last is not None
-    assert "5 of 10 Ready pods lack a value" in "\n".join(step.text() for step in story.last.trace)
-    assert not story.last.status_changed
+def test_a_value_that_was_left_out_is_not_lost(story: SyncedScaler) -> None:
+    left_out = {name: 11_000 for name in HALF if name not in LEFT}
+    assert story.at(1, PodsReading(LEFT, left_out=left_out)).replicas == 8
+    assert story.at(2, LEFT).replicas == 8
 
 
-LOADED_LEFT_OUT = PodsReading(LEFT, left_out={name: 11_000 for name in HALF if name not in LEFT})
-_Steps = list[tuple[float, Reading | Mapping[str, int], int]]
-ABSENT: _Steps = [(at, GONE, 10) for at in range(1, 2 * LATE, 60)]
-OVERDUE: _Steps = [(at, PodsReading(LEFT, overdue="partial"), 10) for at in range(1, 2 * LATE, 60)]
-AFTER_OUTAGE: _Steps = [(2 * LATE, LEFT, 10), (3 * LATE - 1, LEFT, 10), (3 * LATE, LEFT, 8)]
-STORIES: dict[str, _Steps] = {
-    "the pods that are left may scale up": [(1, dict.fromkeys(LEFT, 30_000), 15)],
-    "Kubernetes' formula holds after the bound": [(1, LEFT, 10), (LATE + 0.9, LEFT, 10), (LATE + 1, LEFT, 8)],
-    "a raise after the block is not delayed": [(1, LEFT, 10), (2, dict.fromkeys(HALF, 20_000), 20)],
-    "the values come back": [(1, LEFT, 10), (2, dict.fromkeys(HALF, IDLE), 5)],
-    "each loss has the whole bound": [
-        (1, LEFT, 10),
-        (LATE, HALF, 10),
-        (LATE + 1, LEFT, 10),
-        (2 * LATE, LEFT, 10),
-        (2 * LATE + 1, LEFT, 8),
-    ],
-    "a value that was left out is not lost": [(1, LOADED_LEFT_OUT, 8), (2, LEFT, 8)],
-    "after absent values the bound begins at the first whole reading": [*ABSENT, *AFTER_OUTAGE],
-    "so it does after overdue values": [*OVERDUE, *AFTER_OUTAGE],
-}
-"""What ten pods that all had a value at 0 seconds have afterwards, and the counts."""
-
-
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-def test_what_blocks_and_for_how_long(steps: _Steps, story: SyncedScaler) -> None:
-    assert [story.at(at, reading).replicas for at, reading, _ in steps] == [count for *_, count in steps]
-    assert bool(why_blocked(story)) == (story.replicas == 10)
-
-
-def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
-    story = losing(window=300)
-    story.at(0, HALF)
-    counts = story.counts(range(1, LATE + 300), LEFT)
-    assert set(counts) == {10}
-    assert story.at(LATE + 300, LEFT).replicas == 8
+def test_after_overdue_values_the_bound_begins_at_the_first_whole_reading(story: SyncedScaler) -> None:
+    for at in range(1, 2 * LATE, 60):
+        assert story.at(at, PodsReading(LEFT, overdue="partial")).replicas == 10
+    assert story.counts((2 * LATE, 3 * LATE - 1, 3 * LATE), LEFT) == [10, 10, 8]
 
 
 def test_of_several_ways_the_usual_one_loses_values(story: SyncedScaler) -> None:
@@ -131,15 +94,6 @@ def test_of_several_ways_the_usual_one_loses_values(story: SyncedScaler) -> None
     assert story.at(3, Ways((usual, PodsReading(dict.fromkeys(HALF, LOADED))))).replicas == 15
 
 
-def test_pods_are_lost_one_after_the_other(story: SyncedScaler) -> None:
-    values = dict(HALF)
-    for at in range(5):
-        del values[f"web-{at}"]
-        assert story.at(at * 100 + 1, values).replicas == 10
-    assert story.at(LATE + 400, values).replicas == 10
-    assert story.at(LATE + 401, values).replicas == 8
-
-
 @pytest.mark.parametrize("changed", answers("decide/lost_values", "other pods"))
 def test_other_pods_without_a_value_are_kubernetes_own(changed: dict[str, Any] | None) -> None:
     story, plain = losing(), losing()
@@ -147,44 +101,6 @@ def test_other_pods_without_a_value_are_kubernetes_own(changed: dict[str, Any] |
     listed = [] if changed is None else [pod(f"web-{number}", **changed) for number in range(5)]
     story.pods = plain.pods = [*listed, *(pod(name) for name in LEFT)]
     assert story.at(1, LEFT).replicas == plain.at(1, LEFT).replicas < 10
-
-
-def test_a_pod_that_never_had_a_value_does_not_block() -> None:
-    story = losing()
-    assert story.at(0, LEFT).replicas == 8
-
-
-def test_after_a_start_the_stabilization_window_protects() -> None:
-    """Another leader does not know which pods had values; its first recommendation is the current count."""
-    story = losing(window=300)
-    story.at(0, HALF)
-    story.memory, story.last = memories.remember(story.memory.status), None
-    assert story.counts((1, 300), LEFT) == [10, 10]
-    assert story.at(301, LEFT).replicas == 8
-
-
-def test_after_a_start_the_stabilization_window_begins_with_the_first_value() -> None:
-    """A scaler that went on would have seen the load while this one has no values yet."""
-    story = losing(window=20)
-    assert story.counts(range(30), GONE) == [10] * 30
-    assert [story.at(at, seen).replicas for at, seen in ((30, LEFT), (40, GONE), (49, LEFT))] == [10] * 3
-    assert story.at(50, LEFT).replicas == 8
-
-
-@pytest.mark.parametrize(
-    ("meanwhile", "count"), [({"ready": "False"}, 10), ({"deleting": True}, 8)], ids=["unready", "replaced"]
-)
-def test_a_pod_that_is_ready_again_still_blocks_but_not_a_new_one_of_its_name(
-    meanwhile: dict[str, Any], count: int
-) -> None:
-    story = losing(window=30)
-    story.at(0, HALF)
-    ready = story.pods = pods(10)
-    story.at(1, LEFT)
-    story.pods = [*(pod(f"web-{number}", **meanwhile) for number in range(5)), *ready[5:]]
-    story.at(2, LEFT)
-    story.pods = ready
-    assert story.at(40, LEFT).replicas == count
 
 
 @pytest.mark.parametrize("lost_before", [False, True])
@@ -218,26 +134,6 @@ def test_an_overdue_reading_keeps_its_own_reason(story: SyncedScaler) -> None:
     assert why_blocked(story).endswith("the answer is partial: it may scale up, not down")
 
 
-def test_values_of_unknown_pods_are_not_kept() -> None:
-    story = losing()
-    story.at(0, HALF | {f"other-{number}": 10_000 for number in range(100)})
-    (reporting,) = story.memory.history.reporting.values()
-    assert reporting.pods == tuple(HALF)
-    assert story.at(1, HALF).replicas == 10
-
-
-@pytest.mark.parametrize("lost", [0, 1])
-def test_one_of_two_metrics_loses_values(lost: int) -> None:
-    metrics = [pods_metric("10"), pods_metric("10", name="other")]
-    story = losing(*metrics)
-    low = dict.fromkeys(HALF, 2_000)
-    for at, loaded in enumerate((HALF, LEFT)):
-        readings = [low, low]
-        readings[lost] = loaded
-        assert story.at(at, *readings).replicas == 10
-    assert f"metric {('load', 'other')[lost]}: 5 of 10 Ready pods" in why_blocked(story)
-
-
 def test_two_selectors_of_one_metric_are_apart() -> None:
     selected = pods_metric("10")
     selected["pods"]["metric"]["selector"] = {"matchLabels": {"verb": "GET"}}
@@ -245,24 +141,6 @@ def test_two_selectors_of_one_metric_are_apart() -> None:
     story.at(0, HALF, LEFT)
     assert story.at(1, LEFT, LEFT).replicas == 10
     assert len(story.memory.history.reporting) == 2
-
-
-def test_metrics_of_no_pods_have_no_part() -> None:
-    story = losing(external_metric(averageValue="1"))
-    assert story.at(0, ExternalReading((10_000,))).replicas == 10
-    assert story.memory.history.reporting == {}
-    assert story.at(1, ExternalReading((3_000,))).replicas == 3
-
-
-def test_metrics_that_left_the_spec_are_forgotten(story: SyncedScaler) -> None:
-    story.spec = autoscaler([pods_metric("10", name="other")], LIVE, **eager())
-    story.at(1, HALF)
-    assert list(story.memory.history.reporting) == ["pods other nil"]
-
-
-def test_another_target_of_the_metric_forgets_nothing(story: SyncedScaler) -> None:
-    story.spec = autoscaler([pods_metric("12")], LIVE, **eager())
-    assert story.at(1, LEFT).replicas == 10
 
 
 @pytest.mark.parametrize("container", ["", "app"])
@@ -273,13 +151,6 @@ def test_a_resource_metric_loses_values(container: str) -> None:
     assert story.at(0, usages(whole)).replicas == 10
     assert story.at(1, usages(left)).replicas == 10
     assert "unable to get metrics for resource cpu: 5 of 10 Ready pods lack a value" in why_blocked(story)
-
-
-def test_a_pause_forgets_nothing(story: SyncedScaler) -> None:
-    story.constrain(mode=PAUSED)
-    story.at(1, GONE)
-    story.constrain(mode=AUTO)
-    assert story.at(2, LEFT).replicas == 10
 
 
 def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
@@ -295,14 +166,6 @@ def test_a_fallback_may_raise(story: SyncedScaler) -> None:
     story.constrain(fallback=Fallback("Floor", Span(SECOND), 12))
     story.change(absence=Absence(NOW))
     assert story.at(1, LEFT).replicas == 12
-
-
-def test_a_clock_that_is_set_keeps_the_bound(story: SyncedScaler) -> None:
-    story.at(1, LEFT)
-    by = 1000 * SECOND
-    assert story.at(LATE, LEFT, set_by=by).replicas == 10
-    assert f"a value that they had until {write_instant(NOW + SECOND + by)}" in why_blocked(story)
-    assert story.at(LATE + 1, LEFT, set_by=by).replicas == 8
 
 
 def test_the_end_of_a_block_is_known(story: SyncedScaler) -> None:

@@ -1,4 +1,4 @@
-"""Bounds of schedules in decisions: floors, ceilings, what happens at their ends, and at zero."""
+"""Bounds of schedules, in decisions and in floors of boosted HPAs. `scripts/bounds` has stories."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from adapter.autoscaler.decide.guards.boost import Boost, Boosting
 from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
 from adapter.model.objects.api_objects import Metadata
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler, condition
+from tests.autoscaler.decide.synced import SyncedScaler, condition
 from tests.support.scaling import NOW, pods
 
 OFFICE = Bounds(20, None, ("shop/office business",), until=NOW // SECOND + 3600)
@@ -34,99 +34,6 @@ def scaled(replicas: int, **spec: Any) -> SyncedScaler:
 
 def active(made: Decision) -> tuple[str, str | None, str | None] | None:
     return condition(made, "ScheduleActive")
-
-
-def test_a_floor_is_reached_in_one_write_and_named() -> None:
-    loop = scaled(3, behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}})
-    loop.decide(3)
-    made = loop.decide(3, bounds=OFFICE)
-    assert (made.replicas, made.rescale) == (20, True)
-    assert made.reason == "Current number of replicas below Spec.MinReplicas"
-    assert made.trace[0].text() == "schedules allow 20 to 40: shop/office business"
-    assert active(made) == ("True", "WindowActive", "minReplicas 20, maxReplicas 40: shop/office business")
-    assert made.status_changed
-
-
-@of_both
-def test_above_its_floor_the_metrics_decide(bounds: Bounds) -> None:
-    loop = scaled(20)
-    assert loop.decide(25, bounds=bounds).replicas == 25
-    assert loop.decide(3, bounds=bounds, after=400).replicas == 20
-
-
-def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
-    loop = scaled(10)
-    assert loop.decide(12, bounds=CAP).replicas == 6
-    assert loop.decide(12, bounds=CAP).replicas == 6
-    assert loop.decide(12).replicas == 12
-    assert active(loop.decide(12)) == ("False", "NoActiveWindow", "no window of a schedule is active")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "replicas"),
-    [
-        (OFFICE, None, 3),
-        (OFFICE, Bounds(10, None, ("shop/office evening",)), 10),
-        (FORECAST, Bounds(forecast=8), 8),
-    ],
-    ids=["its end", "another window", "a lower forecast"],
-)
-def test_where_a_floor_falls_the_stabilization_window_begins(
-    before: Bounds, after: Bounds | None, replicas: int
-) -> None:
-    loop = scaled(20)
-    for _ in range(100):
-        loop.decide(3, bounds=before, after=6)
-    assert loop.decide(3, bounds=after).replicas == 20
-    assert loop.decide(3, bounds=after, after=298).replicas == 20
-    assert loop.decide(3, bounds=after, after=2).replicas == replicas
-
-
-def test_a_window_of_zero_seconds_waits_for_nothing() -> None:
-    loop = scaled(20, behavior=AT_ONCE)
-    assert loop.decide(3, bounds=OFFICE).replicas == 20
-    assert loop.decide(3, after=0.5).replicas == 3
-
-
-def test_a_floor_above_the_maximum_holds_no_more_than_the_maximum() -> None:
-    loop = scaled(10, maxReplicas=10)
-    loop.decide(3, bounds=OFFICE)
-    assert loop.decide(3).replicas == 10
-    assert loop.memory.history.recommendations.highest(0, loop.now - SECOND) == 10
-
-
-def test_a_floor_ahead_is_named_as_such() -> None:
-    made = scaled(3).decide(3, bounds=Bounds(20, None, (), ("shop/office business",)))
-    assert made.replicas == 20
-    assert active(made) == (
-        "True",
-        "WindowAhead",
-        "minReplicas 20, maxReplicas 40: shop/office business (begins soon)",
-    )
-    names = tuple(f"shop/office {number}" for number in range(500))
-    many = active(scaled(3).decide(3, bounds=Bounds(20, None, names)))
-    text = f"minReplicas 20, maxReplicas 40: {', '.join(names[:20])}, 480 more"
-    assert many == ("True", "WindowActive", text)
-
-
-@pytest.mark.parametrize("wanted", [0, None])
-def test_a_floor_wakes_from_a_zero_of_its_autoscaler(wanted: int | None) -> None:
-    loop = scaled(0, minReplicas=0)
-    assert loop.decide(wanted).replicas == 0
-    assert loop.decide(wanted, bounds=OFFICE).replicas == 20
-    assert loop.decide(wanted, bounds=OFFICE).replicas == 20
-
-
-def test_a_zero_of_another_client_stays() -> None:
-    loop = scaled(0, minReplicas=0)
-    loop.manager = "kubectl"
-    assert loop.decide(9, bounds=OFFICE).replicas == 0
-
-
-@of_both
-@pytest.mark.parametrize("mode", [PAUSED, ADVISE])
-def test_what_is_not_to_be_scaled_is_not_raised(mode: str, bounds: Bounds) -> None:
-    assert scaled(3, mode=mode).decide(3, bounds=bounds).replicas == 3
 
 
 @given(
