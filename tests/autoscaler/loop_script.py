@@ -3,20 +3,26 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 
 from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, PodsReading, Unavailable
+from adapter.autoscaler.explain import debug
 from adapter.errors import KubernetesError, NotLeadingError, NotSyncedError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.kubernetes.cache.scale_targets import Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
+from adapter.kubernetes.transport import RESET
+from adapter.model import steps
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler, full_status
 from adapter.model.autoscaling.floor import floor_of
+from adapter.model.autoscaling.view import AutoscalerView, FleetView
 from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.looped import HPA, OWN, LoopBench, window
@@ -34,6 +40,7 @@ def read_error(words: Sequence[str]) -> Exception | None:
     return other.get(words[0]) or KubernetesError(int(words[0]), "", " ".join(words[1:]))
 
 
+SCHEMA = json.loads(Path("docs/reference/debug.schema.json").read_text())
 PREFER = 'scaleDown={"prefer":"Idle","metric":"connections"}'
 
 
@@ -44,6 +51,41 @@ class UnlistedPods(dict[str, Any]):
         raise NotSyncedError("pods: the first list has not arrived yet")
 
 
+class WriteCalls:
+    """The calls of writes in their order, what happens at one of them, and what the next ones raise."""
+
+    def __init__(self, script: "LoopScript") -> None:
+        self.made: list[str] = []
+        self.then: dict[tuple[str, int], list[str]] = {}
+        self.errors: dict[str, list[KubernetesError]] = {"put": [], "get": []}
+        self._script = script
+        server = script.bench.server
+        self._acquire, self._put, self._get = server.acquire, server.put_scale, server.get_scale
+        server.acquire = self.acquire  # type: ignore[method-assign]
+        server.put_scale = self.put_scale  # type: ignore[method-assign]
+        server.get_scale = self.get_scale  # type: ignore[method-assign]
+
+    async def acquire(self, target: ScaleTarget) -> None:
+        await self._acquire(target)
+        await self._call("slot", "slot")
+
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
+        await self._call("put", f"put {replicas}")
+        return await self._put(target, replicas)
+
+    async def get_scale(self, target: ScaleTarget) -> ScaleTarget:
+        await self._call("get", "get")
+        return await self._get(target)
+
+    async def _call(self, kind: str, text: str) -> None:
+        self.made.append(text)
+        number = sum(each.startswith(kind) for each in self.made)
+        if line := self.then.get((kind, number)):
+            await self._script.do(line)
+        if self.errors.get(kind):
+            raise self.errors[kind].pop(0)
+
+
 class LoopScript:
     """What a line of a script does, and what is said then."""
 
@@ -51,6 +93,7 @@ class LoopScript:
         self.bench = LoopBench()
         self.running = contextlib.AsyncExitStack()
         self.held: dict[str, asyncio.Event] = {}
+        self.sent = WriteCalls(self)
         self._told = 0
 
     def news(self) -> list[str]:
@@ -64,11 +107,12 @@ class LoopScript:
     def want(self, text: str) -> None:
         """Have the queue ask for so many replicas; what pods show stays."""
         bench = self.bench
+        late, _, count = text.rpartition(":")
         if text in {"none", "not-yet"}:
             reason = NOT_YET if text == "not-yet" else "NoMetrics"
             bench.show("queue", Unavailable(reason, text))
         else:
-            bench.show("queue", ExternalReading([round(float(text) * 1000)]))
+            bench.show("queue", ExternalReading([round(float(count) * 1000)], overdue=late))
 
     def share(self, metric: str, *shown: str) -> None:
         """Have pods show values: `web-0=5`, or `4x5` for the first four of web."""
@@ -154,6 +198,9 @@ class LoopScript:
         self.bench.controller.drop(number)
         self.bench.controller.begin(number, self.bench.floors)
 
+    def without_history(self) -> None:
+        self.bench.controller.context = self.bench.controller.context._replace(keeps_history=False)
+
     def remove(self) -> None:
         self.bench.controller.remove(self.bench.state.key)
 
@@ -204,6 +251,58 @@ class LoopScript:
         self.bench.doubt = " ".join(words)
 
     # -- writes --------------------------------------------------------------------------------------------
+
+    async def do(self, line: Sequence[str]) -> None:
+        """Do what a line says within another, or several that `;` divides."""
+        for part in " ".join(line).split(" ; "):
+            verb, *words = part.split(" ")
+            done = getattr(self, verb.replace("-", "_"))(*words)
+            if isinstance(done, Awaitable):
+                await done
+
+    def when(self, call: str, number: str, *line: str) -> None:
+        """Have something happen at a `slot`, a `put` or a `get`."""
+        self.sent.then[call, int(number)] = list(line)
+
+    def answer(self, call: str, *codes: str) -> None:
+        """Have the next calls end with these codes, 0 for a connection that is reset."""
+        reasons = {0: RESET, 409: "Conflict", 429: "TooManyRequests"}
+        self.sent.errors[call] = [
+            KubernetesError(int(code), reasons.get(int(code), ""), f"answer {code}") for code in codes
+        ]
+
+    def calls(self) -> str:
+        """Return the calls of writes since they were asked for last."""
+        made, self.sent.made = self.sent.made, []
+        return ", ".join(made) or "none"
+
+    def shut(self) -> None:
+        """Have the fence shut, within a call."""
+        raise NotLeadingError("shut")
+
+    def vanish(self) -> None:
+        self.bench.server.cached.clear()
+
+    def unversioned(self) -> None:
+        """Have the caches show a Scale without a version."""
+        self.bench.server.cached["web"] = self.bench.server.scales["web"]._replace(resource_version="")
+
+    def spoil(self, owner: str, name: str, times: str = "1") -> None:
+        """Have a function raise so many times, and after that do what it did before."""
+        place = getattr(self.bench, owner)
+        works, left = getattr(place, name), [int(times)]
+
+        def broken(*given: Any, **named: Any) -> Any:
+            if left[0]:
+                left[0] -= 1
+                raise ZeroDivisionError
+            return works(*given, **named)
+
+        setattr(place, name, broken)
+
+    def defects(self) -> str:
+        value = self.bench.monitoring.registry.get_sample_value
+        return f"{value('fastpath_scaler_unexpected_errors_total') or 0:g}"
 
     def hold(self, what: str) -> None:
         self._gate(what, asyncio.Event())
@@ -320,6 +419,17 @@ class LoopScript:
         found = (f"{sign}{each.change} {(now - each.at) / SECOND:g} s ago" for sign, each in signed)
         return ", ".join(found) or "none"
 
+    def ours(self) -> str:
+        """Return the write of ours that another client may take back."""
+        ours = self.bench.state.memory.conflicts.ours
+        return "none" if ours is None else f"{ours[0]} to {ours[1]}"
+
+    def error(self) -> str:
+        return self.bench.last().error or "none"
+
+    def given_back(self) -> str:
+        return str(self.bench.server.given_back)
+
     def reversals(self) -> str:
         return str(len(self.bench.state.memory.conflicts.reversals + self.bench.state.memory.boost.reversals))
 
@@ -354,8 +464,25 @@ class LoopScript:
         value = self.bench.monitoring.registry.get_sample_value(f"fastpath_autoscaler_{name}", labels)
         return "none" if value is None else f"{value:.12g}"
 
-    def shown(self, part: str) -> str:
-        return json.dumps(shown_document(self.bench.controller)[part])
+    def shown(self, path: str) -> str:
+        """Return a part of the document of the autoscaler, or that its schema does not allow it."""
+        document = shown_document(self.bench.controller)
+        msgspec.convert(document, AutoscalerView)
+        return self._part(document, path)
+
+    def fleet(self, *names: str) -> str:
+        """Return some of what a line of the fleet says."""
+        answer = steps.run(debug.show_fleet(self.bench.controller, NOW / SECOND))
+        msgspec.json.decode(answer.body, type=FleetView)
+        line = json.loads(self._part(json.loads(answer.body), "autoscalers.0"))
+        return json.dumps({name: line[name] for name in names})
+
+    @staticmethod
+    def _part(document: Any, path: str) -> str:
+        jsonschema.validate(document, SCHEMA)
+        for step in path.split("."):
+            document = document[int(step) if step.lstrip("-").isdigit() else step]
+        return json.dumps(document)
 
     def floor(self) -> str:
         """Return what is published, and until how many seconds after the beginning."""

@@ -12,6 +12,7 @@ METRICS = {
     "queue": QUEUE[0],
     "value": external_metric(value="1"),
     "load": pods_metric("10"),
+    "jobs": external_metric("jobs", averageValue="10"),
     "load-of-12": pods_metric("12"),
     "other": pods_metric("10", "other"),
     "connections": pods_metric("3", "connections"),

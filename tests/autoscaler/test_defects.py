@@ -10,7 +10,6 @@ from adapter.autoscaler.controller.state import AutoscalerState
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.interfaces import Key
-from adapter.errors import NotLeadingError
 from adapter.model.autoscaling import fastpath_autoscaler
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.waiting import until
@@ -46,31 +45,6 @@ class Broken:
         return self.works(*given, **named)
 
 
-async def test_a_decision_that_ends_in_a_defect_affects_no_other(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-    bench.server.tell("web")
-    source = bench.sources.opened[0]
-    broken = Broken(bench.rivals, "of", TypeError("'dict' object is not callable"), times=2)
-    bench.put(fpa(QUEUE, name="api", uid="uid-2"), replicas=4)
-    await bench.step(1)
-
-    assert (defects(bench), broken.left) == (2, 0)
-    assert bench.server.writes == [("web", 7)]
-    assert [record.message for record in caplog.records] == [
-        "unexpected error while deciding an autoscaler"
-    ] * 2
-    assert all(record.exc_info is not None for record in caplog.records)
-
-    before = source.reads
-    await bench.step(1)
-    assert bench.server.writes == [("web", 7), ("api", 7)], "both go on by themselves"
-    assert source.reads == before + 1
-    assert defects(bench) == 2
-
-
 async def test_the_loop_outlives_defects(bench: Bench) -> None:
     Broken(bench.rivals, "of", ZeroDivisionError())
     task = asyncio.create_task(bench.controller.loop.run())
@@ -82,59 +56,6 @@ async def test_the_loop_outlives_defects(bench: Bench) -> None:
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-@pytest.mark.parametrize(
-    ("broken", "error", "counted"),
-    [
-        ("put_scale", TypeError("'dict' object is not callable"), 1),
-        ("acquire", NotLeadingError("the clock has jumped since the lease was last renewed"), 0),
-    ],
-    ids=["a defect", "a fence that opens again in the same term"],
-)
-async def test_a_write_that_ends_in_an_error_is_made_again(
-    bench: Bench, broken: str, error: Exception, counted: int
-) -> None:
-    Broken(bench.server, broken, error)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-    assert (defects(bench), bench.server.writes, bench.server.events) == (counted, [], [])
-
-    await bench.steps(4 if counted else 1)
-    assert (defects(bench), bench.server.writes) == (counted, [("web", 7)])
-
-
-async def test_a_defect_on_deciding_again_writes_nothing(bench: Bench) -> None:
-    bench.put(fpa(QUEUE), replicas=4)
-    bench.server.set("web", 5, told=False)
-    broken = Broken(bench.rivals, "of", ZeroDivisionError(), times=0)
-    bench.server.gate = gate = asyncio.Event()
-    await bench.step()
-    broken.left = 1
-    gate.set()
-    await bench.step()
-
-    assert (defects(bench), broken.left, bench.server.writes) == (1, 0, [])
-    bench.server.tell("web")
-    await bench.steps(4)
-    assert bench.server.writes == [("web", 7)]
-
-
-@pytest.mark.parametrize("follows", ["status", "event"])
-async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(
-    bench: Bench, follows: str
-) -> None:
-    Broken(bench.server, follows, TypeError("'dict' object is not callable"))
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-    assert (defects(bench), bench.server.writes) == (1, [("web", 7)])
-
-    bench.server.tell("web")
-    reads = bench.sources.opened[0].reads
-    await bench.steps(3)
-    assert bench.sources.opened[0].reads > reads
-    assert bench.server.writes == [("web", 7)], "what was written counts"
-    assert defects(bench) == 1
 
 
 async def test_a_defect_in_what_is_done_to_all_is_that_of_one(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapter.autoscaler.controller.reporter import Journal, JournalEntry
@@ -18,10 +19,10 @@ from adapter.autoscaler.explain import debug
 from adapter.autoscaler.explain.debug import moment, show_entry
 from adapter.autoscaler.inputs.snapshot import MetricInput
 from adapter.autoscaler.interfaces import Key
-from adapter.kubernetes.cache.scale_targets import Unfound
+from adapter.model.autoscaling.view import AutoscalerView
 from adapter.model.timestamps import SECOND
-from tests.support.controller import Bench, fpa, shown_document
-from tests.support.scaling import NOW, external_metric
+from tests.support.controller import Bench, shown_document
+from tests.support.scaling import NOW
 
 A, B = Key("shop", "a"), Key("shop", "b")
 
@@ -124,17 +125,10 @@ def test_moments_have_milliseconds() -> None:
     assert moment(NOW + SECOND - 1) == "2026-11-20T12:00:00.999Z"
 
 
-async def test_an_autoscaler_whose_target_is_not_there_yet_and_then_not_at_all() -> None:
-    bench = Bench()
-    bench.put(fpa([external_metric(averageValue="1")]))
-    before = shown_document(bench.controller)
-    assert before["target"]["error"] == "deployments is not listed yet"
-    assert before["last"] is None
+async def test_the_journal_is_left_out_where_it_is_not_asked_for(bench: Bench) -> None:
+    await bench.begin_with(6)
 
-    bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
-    await bench.step()
-    after = shown_document(bench.controller)
-    assert after["last"]["inputs"] == []
-    assert after["last"]["error"].endswith('deployments.apps "web" not found')
-    assert debug.show(bench.controller, "default", "web", "").body.endswith(b"}\n")
-    bench.close()
+    short = debug.show(bench.controller, "default", "web", "", with_journal=False)
+
+    assert msgspec.json.decode(short.body, type=AutoscalerView).journal is msgspec.UNSET
+    assert msgspec.convert(shown_document(bench.controller), AutoscalerView).journal

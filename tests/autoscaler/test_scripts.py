@@ -13,7 +13,9 @@ is what was written and told since the one before. After `> ` something happens:
   `tell`. `pods` sets the pods of a target, `share` what pods show.
 - `hold` and `free` are for the `turn` and the `answer` of a write, the `floor` that is published before, and
   the `costs` of pods. `fail`, `lose`, `refuse` (floors) and `deny` (costs) say how these end.
-- Other words say what is known then.
+- `when CALL NUMBER LINE` has a line happen at a `slot`, a `put` or a `get` of a write, `answer CALL CODE ...`
+  has the next ones fail, and `spoil OWNER FUNCTION` has a defect.
+- Other words say what is known then; `shown` is a part of the document of the autoscaler.
 
 `scripts/test tests/autoscaler/test_scripts.py --update` writes it.
 """
@@ -25,7 +27,10 @@ import pytest
 from tests.autoscaler.loop_script import LoopScript
 from tests.support.scripts import Scripts
 
-NAMES = ("boost", "idle", "metrics", "owners", "schedules", "targets", "writes")
+NAMES = (
+    *("boost", "calls", "defects", "documents", "idle", "metrics"),
+    *("owners", "schedules", "targets", "writes"),
+)
 FILES = {name: Scripts(Path(__file__).parent / "scripts" / name) for name in NAMES}
 STORIES = [(name, title) for name, stories in FILES.items() for title in stories.titles]
 
