@@ -1,33 +1,27 @@
-"""What a line of a story of the loop does, and what is said then: see test_scripts.py."""
+"""What a line of a story of the loop does: see test_scripts.py."""
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Awaitable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 
 from adapter.autoscaler.decide.guards.boost import Boost
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, PodsReading, Unavailable
-from adapter.autoscaler.explain import debug
 from adapter.errors import KubernetesError, NotLeadingError, NotSyncedError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
-from adapter.model import steps
 from adapter.model.autoscaling import slices
-from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler, full_status
-from adapter.model.autoscaling.floor import floor_of
-from adapter.model.autoscaling.view import AutoscalerView, FleetView
+from adapter.model.objects.pods import PodFacts
 from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.timestamps import SECOND
-from tests.autoscaler.looped import HPA, OWN, LoopBench, window
+from tests.autoscaler.loop_facts import LoopFacts
+from tests.autoscaler.looped import HPA, OWN, window
 from tests.autoscaler.specs import read_spec
-from tests.support.controller import QUEUE, fpa, shown_document
+from tests.support.controller import QUEUE, fpa
 from tests.support.scaling import NOW, pods
 from tests.support.waiting import running
 
@@ -40,7 +34,6 @@ def read_error(words: Sequence[str]) -> Exception | None:
     return other.get(words[0]) or KubernetesError(int(words[0]), "", " ".join(words[1:]))
 
 
-SCHEMA = json.loads(Path("docs/reference/debug.schema.json").read_text())
 PREFER = 'scaleDown={"prefer":"Idle","metric":"connections"}'
 
 
@@ -86,11 +79,11 @@ class WriteCalls:
             raise self.errors[kind].pop(0)
 
 
-class LoopScript:
+class LoopScript(LoopFacts):
     """What a line of a script does, and what is said then."""
 
     def __init__(self) -> None:
-        self.bench = LoopBench()
+        super().__init__()
         self.running = contextlib.AsyncExitStack()
         self.held: dict[str, asyncio.Event] = {}
         self.sent = WriteCalls(self)
@@ -105,14 +98,14 @@ class LoopScript:
     # -- what happens --------------------------------------------------------------------------------------
 
     def want(self, text: str) -> None:
-        """Have the queue ask for so many replicas; what pods show stays."""
-        bench = self.bench
-        late, _, count = text.rpartition(":")
+        """Have the queue, or another metric of no pods, ask for so many replicas."""
+        metric, _, text = f"queue={text}".rpartition("=")
+        name, (late, _, count) = metric.rpartition("=")[2], text.rpartition(":")
         if text in {"none", "not-yet"}:
             reason = NOT_YET if text == "not-yet" else "NoMetrics"
-            bench.show("queue", Unavailable(reason, text))
+            self.bench.show(name, Unavailable(reason, text))
         else:
-            bench.show("queue", ExternalReading([round(float(count) * 1000)], overdue=late))
+            self.bench.show(name, ExternalReading([round(float(count) * 1000)], overdue=late))
 
     def share(self, metric: str, *shown: str) -> None:
         """Have pods show values: `web-0=5`, or `4x5` for the first four of web."""
@@ -189,14 +182,17 @@ class LoopScript:
         if words and words[0] == "hpa":
             self.hpa("-", *words[1:])
             return
-        stored = None if status is None else full_status(status, changes)
+        stored = full_status(status, changes, credited=bench.server.credited) if status is not None else None
         bench.controller.put(msgspec.structs.replace(self._read("web", words), status=stored))
 
     def again(self) -> None:
         """Have the same process own the slice again."""
-        number = slices.slice_of("default")
-        self.bench.controller.drop(number)
-        self.bench.controller.begin(number, self.bench.floors)
+        self.drop()
+        self.bench.controller.begin(slices.slice_of("default"), self.bench.floors)
+
+    def drop(self) -> None:
+        """Have the slice given up."""
+        self.bench.controller.drop(slices.slice_of("default"))
 
     def without_history(self) -> None:
         self.bench.controller.context = self.bench.controller.context._replace(keeps_history=False)
@@ -226,14 +222,32 @@ class LoopScript:
             found = [WatchedPod(each, ready="True", ready_since=NOW) for each in listed]
             self.bench.pods.pods[f"app={name}"] = found
 
+    def make_pods(self) -> None:
+        """Have the pods that were asked for exist, and the caches tell so; they are not Ready."""
+        self.tell()
+        listed, made = list(self.bench.pods.pods["app=web"]), round(self.bench.clock.wall() * SECOND)
+        more = range(len(listed), self.bench.server.scales["web"].replicas)
+        listed += [PodFacts(f"web-{number}", "Pending", created=made) for number in more]
+        self.bench.pods.pods["app=web"] = listed
+
+    async def grow(self, metric: str, first: str, more: str, count: str) -> None:
+        """Have a metric show more each second, and the pods that are asked for exist."""
+        for second in range(1, int(count) + 1):
+            self.want(f"{metric}={float(first) + second * float(more)}")
+            await self.step("1")
+            self.make_pods()
+
     def unlisted(self) -> None:
         """Have a cache of pods that starts again."""
         self.bench.pods.pods = UnlistedPods()
 
-    def starts(self, *seconds: str) -> None:
-        """Have pods be Ready after so many seconds."""
-        for each in seconds:
-            self.bench.state.target.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, int(each) * 1000))
+    def starts(self, *pods: str) -> None:
+        """Have pods be Ready after so many seconds, or with their parts as `1/2/3/4`."""
+        for each in pods:
+            *parts, ready = [int(part) * 1000 for part in each.split("/")]
+            scheduled, initialized, started = parts or [UNKNOWN] * 3
+            start = PodStart(scheduled, initialized, started, ready)
+            self.bench.state.target.ledger.note(start)
 
     def sampled(self, *ages: str) -> None:
         """Have the values of the sources be so many seconds old, over two seconds; `-` for no value."""
@@ -299,10 +313,6 @@ class LoopScript:
             return works(*given, **named)
 
         setattr(place, name, broken)
-
-    def defects(self) -> str:
-        value = self.bench.monitoring.registry.get_sample_value
-        return f"{value('fastpath_scaler_unexpected_errors_total') or 0:g}"
 
     def hold(self, what: str) -> None:
         self._gate(what, asyncio.Event())
@@ -391,115 +401,3 @@ class LoopScript:
 
     def mark(self, name: str, cost: str = "") -> None:
         self.bench.change(name, cost=int(cost) if cost else None)
-
-    # -- what is known -------------------------------------------------------------------------------------
-
-    def condition(self, kind: str) -> str:
-        found = statuses.find(self.bench.last().status.conditions, kind)
-        return "none" if found is None else f"{found.status} {found.reason}: {found.message}"
-
-    def last(self) -> str:
-        made = self.bench.last()
-        return f"{made.status.current_replicas} of {made.status.desired_replicas}"
-
-    def trace(self) -> list[str]:
-        return [step.text() for step in self.bench.last().trace]
-
-    def status(self) -> str:
-        if not self.bench.server.statuses:
-            return "none"
-        _, status, changes = self.bench.server.statuses[-1]
-        made = " ".join(f"{each.change:+}" for each in changes) or "no changes"
-        return f"{status.current_replicas} of {status.desired_replicas}, {made}"
-
-    def changes(self) -> str:
-        """Return the changes that policies count, and how many seconds ago they were."""
-        history, now = self.bench.state.memory.history, self.bench.controller.loop.clock.now()
-        signed = [("+", each) for each in history.ups] + [("-", each) for each in history.downs]
-        found = (f"{sign}{each.change} {(now - each.at) / SECOND:g} s ago" for sign, each in signed)
-        return ", ".join(found) or "none"
-
-    def ours(self) -> str:
-        """Return the write of ours that another client may take back."""
-        ours = self.bench.state.memory.conflicts.ours
-        return "none" if ours is None else f"{ours[0]} to {ours[1]}"
-
-    def error(self) -> str:
-        return self.bench.last().error or "none"
-
-    def given_back(self) -> str:
-        return str(self.bench.server.given_back)
-
-    def reversals(self) -> str:
-        return str(len(self.bench.state.memory.conflicts.reversals + self.bench.state.memory.boost.reversals))
-
-    def journal(self) -> list[str]:
-        return [
-            f"{entry.current} to {entry.replicas}: {entry.outcome}"
-            + (f", {entry.change.replicas:+} by {entry.change.by}" if entry.change is not None else "")
-            for entry in self.bench.journal.of(self.bench.state.key)
-        ] or ["nothing"]
-
-    def sources(self) -> str:
-        """Return how often each was read, and which are closed."""
-        return " ".join(
-            f"{source.reads} closed" if source.closed else f"{source.reads}"
-            for source in self.bench.sources.opened
-        )
-
-    def followed(self) -> str:
-        """Return how many selections of pods are followed."""
-        return str(sum(not following.closed for following in self.bench.pods.followings))
-
-    def failures(self) -> str:
-        return str(self.bench.state.turn.failures)
-
-    def decisions(self) -> str:
-        return f"{self.bench.monitoring.registry.get_sample_value('fastpath_scaler_lag_seconds_count'):g}"
-
-    def metric(self, name: str, *more: str) -> str:
-        key = OWN if self.bench.controller.find(OWN) is not None else HPA
-        labels = {"kind": key.kind, "namespace": "default", "name": "web"}
-        labels |= dict(each.split("=") for each in more)
-        value = self.bench.monitoring.registry.get_sample_value(f"fastpath_autoscaler_{name}", labels)
-        return "none" if value is None else f"{value:.12g}"
-
-    def shown(self, path: str) -> str:
-        """Return a part of the document of the autoscaler, or that its schema does not allow it."""
-        document = shown_document(self.bench.controller)
-        msgspec.convert(document, AutoscalerView)
-        return self._part(document, path)
-
-    def fleet(self, *names: str) -> str:
-        """Return some of what a line of the fleet says."""
-        answer = steps.run(debug.show_fleet(self.bench.controller, NOW / SECOND))
-        msgspec.json.decode(answer.body, type=FleetView)
-        line = json.loads(self._part(json.loads(answer.body), "autoscalers.0"))
-        return json.dumps({name: line[name] for name in names})
-
-    @staticmethod
-    def _part(document: Any, path: str) -> str:
-        jsonschema.validate(document, SCHEMA)
-        for step in path.split("."):
-            document = document[int(step) if step.lstrip("-").isdigit() else step]
-        return json.dumps(document)
-
-    def floor(self) -> str:
-        """Return what is published, and until how many seconds after the beginning."""
-        entry = self.bench.floors.entries.get("uid-1")
-        if entry is None:
-            return "none"
-        now = round(self.bench.clock.wall() * SECOND)
-        ends = {
-            f"{name} {count} for {(until - now) / SECOND:g} s": count
-            for name, count, until in (
-                ("raise", entry.replicas, entry.until),
-                ("schedule", entry.scheduled, entry.scheduled_until),
-                ("forecast", entry.forecast, entry.forecast_until),
-            )
-        }
-        parts = [text for text, count in ends.items() if count]
-        parts += ["stands"] * (entry.stands and entry.replicas > 0)
-        if entry.demoted is not None:
-            parts.append(f"demoted by {entry.demoted.by}")
-        return f"{floor_of(entry, now, 100)}: {', '.join(parts) or 'nothing'}"

@@ -29,7 +29,7 @@ from tests.support.scripts import Scripts
 
 NAMES = (
     *("boost", "calls", "defects", "documents", "idle", "metrics"),
-    *("owners", "schedules", "targets", "writes"),
+    *("owners", "pending", "schedules", "targets", "writes"),
 )
 FILES = {name: Scripts(Path(__file__).parent / "scripts" / name) for name in NAMES}
 STORIES = [(name, title) for name, stories in FILES.items() for title in stories.titles]

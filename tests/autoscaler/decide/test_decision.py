@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,14 +193,6 @@ def test_each_direction_forgets_by_its_own_periods() -> None:
     assert (len(down.ups), len(down.downs)) == (1, 2)
 
 
-def test_the_same_status_is_not_written_again() -> None:
-    scaler = SyncedScaler(4)
-    made = [scaler.at(*each) for each in ((0, 4), (15, 4), (30, 5), (45, 5), (60, 5))]
-
-    assert [each.status_changed for each in made] == [True, False, True, True, False]
-    assert made[-1].status.last_scale_time == NOW + 30 * SECOND
-
-
 @pytest.mark.parametrize("by", [-3600 * SECOND, 3600 * SECOND])
 def test_after_the_clock_was_set_a_status_has_times_of_day_and_a_pod_its_age(by: int) -> None:
     """The usage of a pod that has just started does not count yet."""
@@ -215,17 +206,6 @@ def test_after_the_clock_was_set_a_status_has_times_of_day_and_a_pod_its_age(by:
     assert made.wanted == 4
     assert {each.last_transition_time for each in made.status.conditions or ()} == {NOW + by}
     assert raised.status.last_scale_time == NOW + SECOND + by
-
-
-def test_a_generation_set_by_another_writer_is_dropped() -> None:
-    scaler = SyncedScaler(4)
-    scaler.decide(4)
-    scaler.change(status=msgspec.structs.replace(scaler.memory.status, observed_generation=3))
-
-    decision = scaler.decide(4)
-
-    assert decision.status_changed
-    assert decision.status.observed_generation is None
 
 
 def test_a_scale_that_cannot_be_written() -> None:

@@ -15,7 +15,6 @@ from adapter.autoscaler.decide.guards.conflicts import ConflictState
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
-from adapter.autoscaler.decide.sync import Decision
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -29,7 +28,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
 from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.autoscaler.decide.synced import condition
 from tests.autoscaler.decide.test_scheduled import OFFICE, scaled
 from tests.support.controller import LIVE, QUEUE, fpa
 from tests.support.scaling import NOW, pods
@@ -152,46 +150,6 @@ def test_a_recorded_decision_is_made_again(bounds: Bounds, replicas: int) -> Non
     again = record.decide_again(read_back.inputs)
     assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
     assert again.trace == record.decide_again(inputs).trace
-
-
-# -- the condition of the verdict ----------------------------------------------------------------------------
-
-
-def ready(made: Decision) -> tuple[str, str | None, str | None] | None:
-    return condition(made, "ForecastReady")
-
-
-def test_the_condition_of_a_verdict_follows_it_and_ends_with_the_forecast() -> None:
-    loop = scaled(3)
-    assert ready(loop.decide(3)) is None
-    missing = Readiness(holds=False, reason="Incomplete", message="no verdict yet: 3 of 7 days of history")
-    loop.constrain(readiness=missing)
-    shown = loop.decide(3)
-    assert ready(shown) == ("False", "Incomplete", missing.message)
-    assert shown.status_changed
-    assert not loop.decide(3).status_changed
-    loop.constrain(readiness=Readiness(*missing))
-    assert not loop.decide(3).status_changed
-    for changed in (
-        Readiness(holds=True, reason="Acting", message="day"),
-        Readiness(holds=True, reason="Acting", message="weeks"),
-        Readiness(holds=True, reason="Withheld", message="weeks"),
-        Readiness(holds=False, reason="Withheld", message="weeks"),
-    ):
-        loop.constrain(readiness=changed)
-        made = loop.decide(3)
-        assert ready(made) == (str(changed.holds), changed.reason, changed.message)
-        assert made.status_changed
-    # a new leader has no verdict yet: what the former one has said stays
-    loop.constrain(readiness=UNJUDGED)
-    for bounds in (None, forecast(2), None):
-        assert ready(loop.decide(3, bounds=bounds)) == ("False", "Withheld", "weeks")
-    loop.constrain(readiness=None)
-    ended = loop.decide(3)
-    assert ready(ended) is None
-    assert ended.status_changed
-    loop.constrain(readiness=UNJUDGED)
-    assert ready(loop.decide(3)) == ("False", "Pending", UNJUDGED.message)
 
 
 _ACTING = Readiness(holds=True, reason="Acting", message="day")

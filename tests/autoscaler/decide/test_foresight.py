@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import foresight
 from adapter.autoscaler.decide.foresight import BoundsFrom, Foreseen
-from adapter.autoscaler.decide.guards.boost import Boost, Boosting
-from adapter.autoscaler.decide.guards.conflicts import ConflictState
 from adapter.bounds.timeline import Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST
-from adapter.model.autoscaling.floor import Floor
-from adapter.model.timestamps import SECOND, FineInstant
+from adapter.model.timestamps import SECOND
 from tests.autoscaler.decide.synced import AT_ONCE, SyncedScaler
 from tests.support import thorough
 
@@ -85,41 +81,11 @@ def test_a_change_is_foreseen_in_the_second_in_which_it_comes(
         assert (foreseen[0], came[1] - 1 < foreseen[1] <= came[1]) == (came[0], True)
 
 
-def lowered(**spec: Any) -> SyncedScaler:
-    """Return one of ten replicas whose load has asked for six for ten seconds."""
-    scaler = SyncedScaler(**spec)
-    follow(scaler, 10, 5)
-    follow(scaler, 6, 10)
-    return scaler
-
-
 def settled() -> SyncedScaler:
     """Return one of ten replicas whose load has asked for them for longer than any window."""
     scaler = SyncedScaler()
     follow(scaler, 10, 400)
     return scaler
-
-
-def test_a_scale_down_waits_for_the_window() -> None:
-    assert seconds_to(lowered(), 6) == (6, 290)
-
-
-def test_without_behavior_a_recommendation_as_old_as_the_window_still_counts() -> None:
-    scaler = lowered(legacy=True)
-
-    assert foresee(scaler, 6) == Foreseen(6, scaler.now + 290 * SECOND + 1)
-
-
-def test_a_count_that_follows_its_metrics_does_not_change() -> None:
-    assert foresee(settled(), 10) is None
-
-
-def test_a_window_of_a_schedule_begins() -> None:
-    scaler = settled()
-    begins = BoundsFrom(scaler.now + 60 * SECOND, Bounds(min=15))
-    ends = BoundsFrom(scaler.now + 90 * SECOND, Bounds())
-
-    assert seconds_to(scaler, 10, begins, ends) == (15, 60)
 
 
 def test_no_more_than_64_decisions_are_made() -> None:
@@ -131,27 +97,6 @@ def test_no_more_than_64_decisions_are_made() -> None:
     assert foresee(scaler, 10, *without[1:], begins) is not None
 
 
-def test_a_pause_after_reversals_ends() -> None:
-    scaler = SyncedScaler(4)
-    follow(scaler, 4, 5)
-    until = scaler.now + 30 * SECOND
-    scaler.change(conflicts=ConflictState(known=4, paused_until=until, paused_by="argocd"))
-    follow(scaler, 8, 5)
-
-    assert seconds_to(scaler, 8) == (8, 25)
-
-
-def test_a_fallback_begins_and_a_last_good_count_never_lowers() -> None:
-    floor = {"type": "Floor", "after": "30s", "replicas": 9}
-    last_good = {"type": "LastGood", "after": "30s", "lastGoodFor": "60s"}
-    for fallback, foreseen in ((floor, (8, 21)), (last_good, None)):  # a policy allows twice the pods
-        scaler = SyncedScaler(4, fallback=fallback)
-        follow(scaler, 4, 5)
-        follow(scaler, None, 10)
-
-        assert seconds_to(scaler, None) == foreseen
-
-
 def test_a_wait_for_idle_pods_ends() -> None:
     drain = {"prefer": "Idle", "metric": "connections", "drain": {"timeout": "60s"}}
     scaler = SyncedScaler(scaleDown=drain, behavior=AT_ONCE)
@@ -161,17 +106,3 @@ def test_a_wait_for_idle_pods_ends() -> None:
     assert foresight.foresee(
         scaler.spec, seen, scaler.memory, scaler.now, scaler.constraints, ()
     ) == Foreseen(4, scaler.now + 60 * SECOND)
-
-
-def test_what_the_hpa_lowers_itself_is_foreseen_after_its_floor() -> None:
-    scaler = SyncedScaler()
-    scaler.constrain(mode=BOOST, boost=Boost(mode=BOOST))
-    follow(scaler, 10, 5)
-    follow(scaler, 6, 400)
-    assert seconds_to(scaler, 6) == (6, 0)
-
-    floor = Floor(replicas=8, until=FineInstant(scaler.now + 20 * SECOND))
-    scaler.change(boost=Boosting(floor=floor))
-    assert seconds_to(scaler, 6) == (8, 0)
-    scaler.replicas = 8
-    assert seconds_to(scaler, 6) == (6, 20)

@@ -25,18 +25,25 @@ import msgspec
 import pytest
 import yaml
 
+from adapter.autoscaler.decide import foresight
 from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide.foresight import BoundsFrom
+from adapter.autoscaler.decide.guards.boost import Boost, Boosting
 from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState
+from adapter.autoscaler.decide.observation import OptionState
 from adapter.autoscaler.decide.sync import Decision
+from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
 from adapter.bounds.timeline import Bounds
-from adapter.model.timestamps import SECOND
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.autoscaling.floor import Floor
+from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.synced import SyncedScaler, Wish, condition
 from tests.autoscaler.specs import read_spec
 from tests.support.controller import LIVE, QUEUE
 from tests.support.scaling import NOW, autoscaler, pod
 from tests.support.scripts import Scripts
 
-NAMES = ("bounds", "draining", "fallback", "forecasts", "lost-values")
+NAMES = ("bounds", "draining", "fallback", "forecasts", "foresight", "lost-values", "statuses")
 FILES = {name: Scripts(Path(__file__).parent / "scripts" / name) for name in NAMES}
 STORIES = [(name, title) for name, stories in FILES.items() for title in stories.titles]
 ABOUT_METRICS = re.compile(r"\w+ (SuccessfulRescale|FailedGet\w+Metric|FailedComputeMetricsReplicas):")
@@ -111,8 +118,17 @@ class DecideScript:
         seen = {name: yaml.safe_load(text) for name, text in facts.items()}
         if "set_by" in seen:
             seen["set_by"] *= SECOND
+        return self.decided(*wishes, after=after, **seen)
+
+    def decided(self, *wishes: Wish, after: float = 0, **seen: Any) -> list[str]:
+        wishes = wishes or (self.subject.replicas,)
         made = self.subject.decide(*wishes, bounds=self._bounds, after=after, **seen)
         return [f"{made.replicas}, {made.reason}" if made.rescale else str(made.replicas), *self._news()]
+
+    def follow(self, seconds: str, *words: str) -> list[str]:
+        """Decide in each of so many seconds, and return the last count."""
+        said = [self.after("1", *words) for _ in range(int(seconds))]
+        return [said[-1][0], *(text for _, *told in said for text in told)]
 
     def counts(self, wish: str, *seconds: str) -> list[str]:
         said = [self.at(each, wish) for each in seconds]
@@ -124,6 +140,37 @@ class DecideScript:
     def _news(self) -> list[str]:
         news, self._told = self.subject.told[self._told :], len(self.subject.told)
         return [text for text in news if not ABOUT_METRICS.match(text)]
+
+    def ready(self, state: str, reason: str = "", *message: str) -> None:
+        """Have a verdict on the forecast, `no` forecast, or one that is not judged yet."""
+        known = Readiness(holds=state == "holds", reason=reason, message=" ".join(message))
+        readiness = {"no": None, "unjudged": UNJUDGED}.get(state, known)
+        self.subject.constrain(readiness=readiness)
+
+    def boost(self) -> None:
+        """Have an HPA that is boosted."""
+        self.subject.constrain(mode=BOOST, boost=Boost(mode=BOOST))
+
+    def floor(self, replicas: str, seconds: str) -> None:
+        """Have a floor for so many seconds."""
+        until = FineInstant(self.subject.now + int(seconds) * SECOND)
+        self.subject.change(boost=Boosting(floor=Floor(replicas=int(replicas), until=until)))
+
+    def pause(self, seconds: str) -> None:
+        """Have a pause after reversals."""
+        until = self.subject.now + int(seconds) * SECOND
+        known = ConflictState(known=self.subject.replicas, paused_until=until, paused_by="argocd")
+        self.subject.change(conflicts=known)
+
+    def generation(self, number: str) -> None:
+        """Have another writer set the observed generation of the status."""
+        status = msgspec.structs.replace(self.subject.memory.status, observed_generation=int(number))
+        self.subject.change(status=status)
+
+    def fast_usage(self, state: str, reason: str = "", *message: str) -> list[str]:
+        """Decide with a state of the pods' own usage, or with no rule for it."""
+        known = OptionState(holds=state == "holds", reason=reason, message=" ".join(message))
+        return self.decided(fast_usage=None if state == "no" else known)
 
     def zero(self, whose: str) -> None:
         is_own = whose == "own"
@@ -173,6 +220,20 @@ class DecideScript:
         """Return the highest recommendation of the last seconds."""
         since = self.subject.now - round(float(seconds) * SECOND)
         return str(self.subject.memory.history.recommendations.highest(0, since))
+
+    def foresee(self, wish: str, *ahead: str) -> str:
+        """Return the next change while the metrics stay; `60=office` are bounds that begin."""
+        subject, found = self.subject, []
+        for each in ahead:
+            seconds, _, name = each.partition("=")
+            found.append(BoundsFrom(subject.now + int(seconds) * SECOND, BOUNDS[name] or Bounds()))
+        seen = subject.observe(read_wish(wish))
+        following = foresight.foresee(
+            subject.spec, seen, subject.memory, subject.now, subject.constraints, found
+        )
+        if following is None:
+            return "no change"
+        return f"{following.replicas} in {(following.at - subject.now) / SECOND:.12g} s"
 
     def error(self) -> str:
         return self._last.error

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.guards.boost import Boost
-from adapter.autoscaler.decide.observation import OptionState, PodsReading, Unavailable, Ways
-from adapter.model.autoscaling import status as statuses
+from adapter.autoscaler.decide.observation import PodsReading, Unavailable, Ways
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
-from tests.autoscaler.decide.synced import SyncedScaler, condition
+from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support.answers import answers
 from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
 
@@ -73,28 +72,6 @@ def test_a_boosted_hpa_is_raised_by_what_is_fresh(
     slow: tuple[int, str], faster: tuple[int, str], replicas: int
 ) -> None:
     assert boosted(of(*slow), of(*faster)) == replicas
-
-
-def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:
-    scaler = SyncedScaler(CURRENT, [cpu_metric(50)])
-    shown = []
-    for usage in (
-        None,
-        OptionState(holds=False, reason="TooLittle", message="2.1 times"),
-        OptionState(holds=False, reason="TooLittle", message="2.2 times"),
-        OptionState(holds=True, reason="Agrees", message="it may raise"),
-        None,
-    ):
-        made = scaler.decide(of(500), after=0, fast_usage=usage)
-        shown.append((condition(made, statuses.FAST_USAGE), made.status_changed))
-
-    assert shown == [
-        (None, True),
-        (("False", "TooLittle", "2.1 times"), True),
-        (("False", "TooLittle", "2.1 times"), False),
-        (("True", "Agrees", "it may raise"), True),
-        (None, True),
-    ]
 
 
 USAGES = st.integers(1, 5000)
