@@ -43,7 +43,7 @@ from adapter.provider.reader import Values
 from adapter.rules.query import milli_of
 from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.problems import Defects
-from tests.autoscaler.inputs.test_sources import CONTAINER
+from tests.autoscaler.inputs.sources_bench import CONTAINER
 from tests.autoscaler.looped import HandLoopClock
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric

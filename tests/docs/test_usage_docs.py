@@ -11,7 +11,7 @@ from adapter.autoscaler.usage import noise, source
 from adapter.autoscaler.usage.calibration import Calibration
 from adapter.cli import main
 from adapter.model.autoscaling import documents
-from tests.autoscaler.inputs.test_sources import CONTAINER
+from tests.autoscaler.inputs.sources_bench import CONTAINER
 from tests.autoscaler.usage.test_source import servers
 from tests.support import rendered
 from tests.support.rendered import ROOT

@@ -17,7 +17,7 @@ from adapter.model.timestamps import SECOND
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from tests.autoscaler.inputs.test_sources import SourceBench
+from tests.autoscaler.inputs.sources_bench import SourceBench
 from tests.support.clock import WALL
 from tests.support.scaling import external_metric
 from tests.support.world import Outcome, RulesWorld, vector, world

@@ -21,7 +21,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.objects.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from adapter.scrape.readings import OwnUsage
-from tests.autoscaler.inputs.test_sources import SourceBench, bench
+from tests.autoscaler.inputs.sources_bench import SourceBench, bench
 from tests.autoscaler.usage.test_source import RULES, serve
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pod
 from tests.support.world import scraped_pod

@@ -25,7 +25,7 @@ from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.readings import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.autoscaler.inputs.test_sources import SourceBench, bench
+from tests.autoscaler.inputs.sources_bench import SourceBench, bench
 from tests.autoscaler.usage import counted
 from tests.autoscaler.usage.counted import PROGRAMS
 from tests.autoscaler.usage.test_source import RULES, serve

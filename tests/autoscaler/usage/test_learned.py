@@ -18,7 +18,7 @@ from adapter.model.learned_usage import (
     LearnedUsage,
 )
 from adapter.model.ready_times import PodStart, ReadyLedger, decode_ledger, encode_ledger
-from tests.autoscaler.inputs.test_sources import CONTAINER
+from tests.autoscaler.inputs.sources_bench import CONTAINER
 from tests.autoscaler.usage.test_source import CALM, STEEP, Servers, servers
 from tests.support.scaling import cpu_metric
 

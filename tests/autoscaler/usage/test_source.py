@@ -20,7 +20,7 @@ from adapter.model.quantity import from_milli, read
 from adapter.model.timestamps import SECOND, Instant, Span, span_of, write_instant
 from adapter.rules.compile import compile_rules
 from adapter.scrape.readings import OwnUsage
-from tests.autoscaler.inputs.test_sources import CONTAINER, SourceBench, bench
+from tests.autoscaler.inputs.sources_bench import CONTAINER, SourceBench, bench
 from tests.support.scaling import cpu_metric, pod
 from tests.support.world import scraped_pod
 
