@@ -6,6 +6,7 @@ All methods block; a test that runs an event loop calls them with `asyncio.to_th
 import contextlib
 import http.client
 import json
+import os
 import shutil
 import signal
 import time
@@ -24,6 +25,19 @@ from tests.support.processor import Limit
 START_SECONDS = 20.0
 """How long a start or an awaited answer may take; on an idle machine a start takes 0.3 s."""
 
+_NEWEST = Path(__file__).parents[2] / ".engines" / "usr" / "bin"
+"""Where `scripts/setup` unpacks the newest engines that Debian has."""
+
+
+@pytest.fixture(scope="session", params=["stable", "newest"])
+def engines(request: pytest.FixtureRequest) -> str:
+    """Return the PATH of an engine: each test of a real one runs on the system's and on Debian's newest."""
+    if request.param == "stable":
+        return os.environ["PATH"]
+    if not _NEWEST.is_dir():
+        tools.miss(f"{_NEWEST} has no engines; FASTPATH_REQUIRE_TOOLS=1 scripts/setup unpacks them")
+    return str(_NEWEST)
+
 
 class _Server(tools.ServerProgram):
     """A program with its own directory and port; the port stays the same over restarts."""
@@ -31,8 +45,8 @@ class _Server(tools.ServerProgram):
     ready = ""
     """The path that answers 200 once it is ready."""
 
-    def __init__(self, directory: Path, program: str) -> None:
-        path = tools.require(program, program)
+    def __init__(self, directory: Path, program: str, engines: str | None) -> None:
+        path = tools.require(program, program, engines)
         super().__init__(
             program,
             directory,
@@ -80,6 +94,7 @@ class PrometheusServer(_Server):
     def __init__(
         self,
         directory: Path,
+        engines: str | None = None,
         *,
         targets: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
         scrape_interval: str = "200ms",
@@ -91,7 +106,7 @@ class PrometheusServer(_Server):
         to Prometheus' command line. `labels` are those of every target; as with our ServiceMonitors, labels
         of series win over them. `jobs` are further entries of ``scrape_configs``.
         """
-        super().__init__(directory, "prometheus")
+        super().__init__(directory, "prometheus", engines)
         self._flags = tuple(flags)
         config = {
             "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
@@ -176,8 +191,8 @@ class PrometheusServer(_Server):
 class PrometheusFactory:
     """Makes servers that end with the fixture; see `prometheus_server`."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, engines: str) -> None:
+        self._directory, self._engines = directory, engines
         self._servers: list[PrometheusServer] = []
 
     def __call__(self, *, samples: str = "", start: bool = True, **settings: Any) -> PrometheusServer:
@@ -185,7 +200,8 @@ class PrometheusFactory:
 
         `samples` is OpenMetrics text as for `PrometheusServer.load_samples`.
         """
-        server = PrometheusServer(self._directory / f"prometheus-{len(self._servers)}", **settings)
+        folder = self._directory / f"prometheus-{len(self._servers)}"
+        server = PrometheusServer(folder, self._engines, **settings)
         self._servers.append(server)
         if samples:
             server.load_samples(samples)
@@ -201,20 +217,20 @@ class PrometheusFactory:
 
 
 @pytest.fixture
-def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
+def prometheus_server(tmp_path_factory: pytest.TempPathFactory, engines: str) -> Iterator[PrometheusFactory]:
     """Return a maker of real Prometheus servers that end with the test.
 
     Needs the marks integration and timeout.
     """
-    factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
+    factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"), engines)
     yield factory
     factory.close()
 
 
 @pytest.fixture(scope="module")
-def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
+def module_prometheus(tmp_path_factory: pytest.TempPathFactory, engines: str) -> Iterator[PrometheusFactory]:
     """Return a maker as `prometheus_server` whose servers end with the module, for shared read-only data."""
-    factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
+    factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"), engines)
     yield factory
     factory.close()
 
@@ -224,8 +240,8 @@ class VictoriaMetricsServer(_Server):
 
     ready = "/health"
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, "victoria-metrics")
+    def __init__(self, directory: Path, engines: str) -> None:
+        super().__init__(directory, "victoria-metrics", engines)
 
     def _arguments(self) -> Sequence[str]:
         return (
@@ -241,9 +257,11 @@ class VictoriaMetricsServer(_Server):
 
 
 @pytest.fixture
-def victoriametrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaMetricsServer]:
+def victoriametrics(
+    tmp_path_factory: pytest.TempPathFactory, engines: str
+) -> Iterator[VictoriaMetricsServer]:
     """Return a real VictoriaMetrics that ends with the test. Needs the marks integration and timeout."""
-    server = VictoriaMetricsServer(tmp_path_factory.mktemp("victoria-metrics"))
+    server = VictoriaMetricsServer(tmp_path_factory.mktemp("victoria-metrics"), engines)
     server.start()
     yield server
     server.kill()

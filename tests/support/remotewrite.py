@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 
 class Written(NamedTuple):
-    """One sample to write: labels with `__name__`, value, time in epoch seconds."""
+    """One sample to write: labels with `__name__`, value, time in epoch seconds.
+
+    The value None stands for a native histogram of one observation, a zero.
+    """
 
     labels: Mapping[str, str]
-    value: float
+    value: float | None
     time: float
 
 
@@ -30,11 +33,15 @@ def _series(samples: Sequence[Written]) -> bytes:
         _message(1, _message(1, name.encode()) + _message(2, value.encode()))
         for name, value in sorted(samples[0].labels.items())
     )
-    values = (
-        b"\x09" + struct.pack("<d", each.value) + b"\x10" + _varint(round(each.time * 1000))
-        for each in samples
-    )
-    return b"".join((*labels, *(_message(2, value) for value in values)))
+    return b"".join((*labels, *map(_sample, samples)))
+
+
+def _sample(sample: Written) -> bytes:
+    time = _varint(round(sample.time * 1000))
+    if sample.value is not None:
+        return _message(2, b"\x09" + struct.pack("<d", sample.value) + b"\x10" + time)
+    count, threshold, zeros = b"\x08\x01", b"\x29" + struct.pack("<d", 1e-9), b"\x30\x01"
+    return _message(4, count + threshold + zeros + b"\x78" + time)
 
 
 def _message(number: int, body: bytes) -> bytes:

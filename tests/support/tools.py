@@ -20,9 +20,12 @@ REQUIRED = os.environ.get("FASTPATH_REQUIRE_TOOLS") == "1"
 """Set in CI, where a missing program is a failure: a test skipped there would never run anywhere."""
 
 
-def require(program: str, package: str) -> str:
-    """Return the program's path; where it is not installed the test is skipped, and in CI it fails."""
-    path = shutil.which(program)
+def require(program: str, package: str, search: str | None = None) -> str:
+    """Return the program's path; where it is not installed the test is skipped, and in CI it fails.
+
+    `search` are the folders to look in, those of PATH by default.
+    """
+    path = shutil.which(program, path=search)
     if path is None:
         miss(f"{program} is not installed; Debian's package {package} has it")
     return path

@@ -20,7 +20,7 @@ RULES = (Path(__file__).parents[2] / "data" / "rules" / "odd-values.yaml").read_
 
 
 def _samples(now: float) -> list[Written]:
-    def one(name: str, value: float, age: float = 0.0, **labels: str) -> Written:
+    def one(name: str, value: float | None, age: float = 0.0, **labels: str) -> Written:
         return Written({"__name__": name, "namespace": "shop", **labels}, value, now - age)
 
     pod = {"pod": "web-0"}
@@ -34,6 +34,11 @@ def _samples(now: float) -> list[Written]:
         for age in range(600, -1, -20)
     ]
     samples += [one("huge", 9.3e15, pod="web-0"), one("huge", 1, pod="web-1"), one("lag", -1.5)]
+    samples += [
+        one("any_latency", None, 0, **pod),
+        one("any.requests", 4, 0, **pod),
+        one("any_size", 5, 0, **pod),
+    ]
     for node in ("1", "2"):
         samples.append(one("usage", 1, instance=f"10.0.0.{node}:10250", node=f"node-{node}", id="/"))
         samples.append(one("usage", 1, instance="x", pod=f"web-{node}", container="app"))
@@ -42,7 +47,7 @@ def _samples(now: float) -> list[Written]:
 
 @pytest.fixture(scope="module")
 def prometheus(module_prometheus: PrometheusFactory) -> PrometheusServer:
-    server = module_prometheus()
+    server = module_prometheus(flags=["--enable-feature=native-histograms,promql-delayed-name-removal"])
     server.write(*_samples(time.time()))  # noqa: TID251  # a real Prometheus looks at real time
     return server
 
@@ -93,6 +98,23 @@ async def test_answers_that_are_no_values_are_warnings(run: Run) -> None:
     )
     assert any(one.startswith("-1500m is negative") for one in warned["externalRules[1]"])
     assert any("-Inf is not a finite number" in one for one in warned["externalRules[2]"])
+
+
+async def test_names_and_histograms_of_prometheus_3(run: Run) -> None:
+    """A name that is no classic one is left out, and a native histogram is no value; the rest is served."""
+    rules = """
+rules:
+- seriesQuery: '{__name__=~"any.+"}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+"""
+    document = (await run("-o", "json", rules=rules)).document
+    assert sorted(document["rules"][0]["metrics"]) == ["any_latency", "any_size"]
+    assert any('left out, such as "any.requests"' in one for one in warnings_of(document)["rules[0]"])
+    histogram = await run("--why=any_latency", "--object=pod/shop/web-0", rules=rules)
+    assert "histogram_count, histogram_sum, histogram_avg or histogram_quantile" in histogram.out
+    number = await run("--why=any_size", "--object=pod/shop/web-0", rules=rules)
+    assert "is served" in number.out.splitlines()[-1]
 
 
 async def test_names_are_compared_with_the_objects_of_the_cluster(
