@@ -28,11 +28,11 @@ from adapter.scrape.connections import FRAMING_BYTES, PodConnections, PodPlace
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
-# As Prometheus sends, without the formats that are not text. Compression costs both sides more than the
-# network.
+# As Prometheus sends, without the formats that are not text, and for names that PromQL needs not quote.
+# Compression costs both sides more than the network.
 _HEADERS = (
-    "Accept: application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
-    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
+    "Accept: application/openmetrics-text;version=1.0.0;escaping=underscores,"
+    "application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
     "Accept-Encoding: identity\r\n"
     "User-Agent: fastpath\r\n"
 )

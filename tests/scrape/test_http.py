@@ -77,7 +77,9 @@ async def test_what_is_sent_and_what_comes_back(scraping: Scraping) -> None:
 
         (request,) = there.requests
         assert (request.method, request.raw_path) == ("GET", "/deep/metrics?name%5B%5D=x")
-        assert request.headers["Accept"].startswith("application/openmetrics-text;version=1.0.0,")
+        assert request.headers["Accept"].startswith(
+            "application/openmetrics-text;version=1.0.0;escaping=underscores,"
+        )
         assert request.headers.keys() == {"Host", "Accept", "Accept-Encoding", "User-Agent"}
     assert scraping.monitoring.registry.get_sample_value("fastpath_scrape_duration_seconds_count") == 1
 
