@@ -82,19 +82,13 @@ def test_made_pages_are_up_to_date(name: str) -> None:
     assert (docs.DOCS / name).read_text() == made, "run python -m scripts.generate.docs"
 
 
-REMOVED_METRICS = {"fastpath_request_head_bytes"}
-"""Metrics that the changelog names because they are gone."""
-
-
 def test_metrics_and_flags_that_pages_name_exist() -> None:
     names = {row.name for row in metrics.METRICS} | {model.METRIC}
     flags = {*_FLAGS, "help", "help-all", "version"}
     for page in PAGES:
-        old_names = r"^  \| `fastpath_[^|]*"  # of the table in the changelog
-        text = re.sub(old_names, "", page.read_text(), flags=re.MULTILINE)
+        text = page.read_text()
         for name in re.findall(r"(?<!/)\b(fastpath_(?!tools\b|sandbox\b|forecast\b)[a-z_]+)", text):
-            is_gone = page.name == "CHANGELOG.md" and name in REMOVED_METRICS
-            assert is_gone or name.removesuffix("_bucket") in names, (page.name, name)
+            assert name.removesuffix("_bucket") in names, (page.name, name)
         for name in re.findall(r"(?<![\w-])--([a-z][\w-]+)", text):
             assert name in flags | OTHER_FLAGS or name.startswith("horizontal-pod-autoscaler-"), (
                 page.name,
@@ -104,14 +98,14 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 
 # Flags of other programs (kubectl above all, and those that rule packs are for) and of scripts.
 _OTHER_FLAGS = """
-folder named prefix unknown update write data-parallel-size max-num-seqs max-running-requests enable-metrics
+folder named unknown update write data-parallel-size max-num-seqs max-running-requests enable-metrics
 enable-metrics-for-all-schedulers metrics-endpoint-auth metrics-cert-dir metrics-per-host
 exclude-socket-metrics queues create-namespace data-urlencode values set reuse-values all output
 all-namespaces annotate count message thorough certificate-authority build-arg certificate-identity
-certificate-oidc-issuer clusterrole ignore-vuln containers force-conflicts disable-pip dry-run
-ignore-not-found patch-file provenance push repo require-hashes requirement sbom replicas server-side
-serviceaccount timeout token type user proxy-client-cert-file name fix format raw
-insecure-skip-tls-verify upgrade upgrade-package interleave pages strip-components
+certificate-oidc-issuer clusterrole ignore-vuln containers force-conflicts dry-run ignore-not-found
+patch-file repo replicas server-side serviceaccount timeout token type user proxy-client-cert-file name
+fix format raw insecure-skip-tls-verify upgrade upgrade-package interleave pages strip-components
+enable-feature
 """
 OTHER_FLAGS = frozenset(_OTHER_FLAGS.split())
 
