@@ -45,9 +45,9 @@ class Signal:
         is_total: bool,
         lag: int = 0,
     ) -> None:
-        """`is_total` says that the metric shows the whole load, and not that of each of the `ready` pods.
+        """Read the whole load if `is_total`, else the share of each of the `ready` pods.
 
-        `lag` is how far before its scrape a window may end, in seconds.
+        A window may end `lag` seconds before its scrape.
         """
         self.interval = interval
         self.window = max(1, window)
@@ -326,7 +326,9 @@ class Chain:
         if situation != self._last[0] or len(self._ready) > 1 or seen.millis != sight.millis:
             return soon
         boundary = -((self._epoch - self._boundary) // SECOND)
-        return max(second + 1, self.due + -(-max(0, boundary - self.due) // self.period) * self.period)
+        if not self.decider.knows_pods:  # else an HPA may read its floor, which ends between its decisions
+            boundary = self.due + -(-max(0, boundary - self.due) // self.period) * self.period
+        return max(second + 1, boundary)
 
     def skip(self, second: int) -> None:
         """Do everything before a second at once; `idle_until` is not before it."""

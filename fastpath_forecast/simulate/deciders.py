@@ -227,10 +227,8 @@ class BoostDecider(ScalerDecider):
 
     def observe(self, replicas: int, now: int) -> None:
         """Take in a count that the HPA controller has written."""
-        scale, boost = (
-            ScaleObservation(replicas, NATIVE_MANAGER),
-            self._boost._replace(shown=self.beacon(now)),
-        )
+        scale = ScaleObservation(replicas, NATIVE_MANAGER)
+        boost = self._boost._replace(shown=self.beacon(now))
         self._memory, _ = memories.observe(self.spec, self._memory, scale, now, boost)
 
     def _foresee(self, replicas: int, count: int, now: int) -> int:  # noqa: ARG002 - the HPA's count

@@ -185,6 +185,21 @@ def test_a_count_that_is_held_after_a_minimum_outlives_no_window() -> None:
     assert quick.decisions < slow.decisions / 10
 
 
+def test_a_floor_that_ends_between_two_decisions_of_the_scaler_frees_the_hpa() -> None:
+    scenario = Scenario(
+        autoscaler(behavior={"scaleDown": {"stabilizationWindowSeconds": 0}}),
+        {"load": load.of_points([(0, 0.0), (1, 60.0), (2, 0.0)], 60)},
+        (1,),
+        phases=1,
+        epoch=EPOCH,
+    )
+    quick = simulate(scenario, read_policy("boost:sync=1s,tick=4s,window=0s"))
+    with without_skips():
+        slow = simulate(scenario, read_policy("boost:sync=1s,tick=4s,window=0s"))
+    assert quick.changes == slow.changes
+    assert [(change.after, change.by) for change in quick.changes] == [(2, 1), (1, 0)]
+
+
 def test_the_second_after_a_written_count_is_visited() -> None:
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     scenario = Scenario(
