@@ -10,6 +10,7 @@ from adapter.cli import command_line
 from adapter.config.option_fields import Command, list_option, text_option
 from adapter.errors import Fault
 from adapter.model.autoscaling import forecast as forecast_spec
+from adapter.model.autoscaling import limits
 from adapter.model.autoscaling.forecast import ForecastSpec
 from fastpath_forecast.simulate.policies import BOOST, FAST
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
@@ -44,7 +45,7 @@ def _check(field: str) -> Callable[[str | tuple[str, ...]], str]:
 
     def check(value: str | tuple[str, ...]) -> str:
         spec = msgspec.structs.replace(ForecastSpec(), **{field: value})
-        wrong = any(forecast_spec.check(spec)) or any(forecast_spec.check_zone(spec))
+        wrong = any(limits.check(spec, "")) or any(forecast_spec.check_zone(spec))
         return _EXPECTED[field] if wrong else ""
 
     return check
@@ -52,8 +53,7 @@ def _check(field: str) -> Callable[[str | tuple[str, ...]], str]:
 
 def _setting(field: str, help_: str, metavar: str) -> str:
     """Return the option for a field of a `ForecastSpec`; without it the autoscaler or the default counts."""
-    default = getattr(_DEFAULTS, field)
-    help_ += f"; without it that of the autoscaler, else {default}."
+    help_ += f"; without it that of the autoscaler, else {getattr(_DEFAULTS, field)}."
     text: str = text_option(help_, metavar=metavar, group="Forecast", check=_check(field))
     return text
 

@@ -1,9 +1,7 @@
-"""The schema of a CustomResourceDefinition, made of the structs that the program decodes objects into.
+"""What a value has to meet, as schemas of CustomResourceDefinitions say it.
 
-A struct says which fields there are and of which types. A table adds to each field its description, which
-begins with the field's name, and what a value has to meet. Only features of Kubernetes 1.27 are used: no
-`fieldPath`, no `reason`, no quantities in CEL. Lengths and counts have bounds so that the cost of every rule
-has one.
+Only features of Kubernetes 1.27 are used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and
+counts have bounds so that the cost of every rule has one.
 """
 
 from collections.abc import Mapping
@@ -11,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from msgspec import inspect
 
-from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.quantity import Quantity
-from adapter.model.timestamps import Instant, write_span
+from adapter.model.timestamps import write_span
 
 FOLDER = Path(__file__).parents[2] / "manifests/chart/files/crd"
 
 JSON = dict[str, Any]
-Table = Mapping[type, Mapping[str, JSON]]
-"""What is added to the fields of a struct, by their names in JSON; "" to the struct itself."""
+Table = dict[type, Mapping[str, JSON]]
+"""What is added to what a struct says of its fields, by their names in JSON; "" to the struct itself."""
 
 INT32 = 2**31 - 1
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
@@ -36,6 +31,7 @@ _LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26]
 DATE = f"([0-9]{{4}}-{_DAY_OF_YEAR}|{_LEAP_YEAR}-02-29)"
 
 TIME = {"format": "date-time"}
+RULES = "x-kubernetes-validations"
 
 
 # --- what a table adds to a field
@@ -46,7 +42,7 @@ def field(about: str, *rules: JSON, required: str = "", **keywords: Any) -> JSON
     if required:
         made["required"] = required.split()
     if rules:
-        made["x-kubernetes-validations"] = list(rules)
+        made[RULES] = list(rules)
     return made
 
 
@@ -69,6 +65,13 @@ def choice(about: str, *values: str, **keywords: Any) -> JSON:
 
 def count(about: str, least: int, most: int = INT32, **keywords: Any) -> JSON:
     return field(about, minimum=least, maximum=most, **keywords)
+
+
+def needed(name: str, kind: str) -> JSON:
+    return rule(
+        f"self.type == '{kind}' ? has(self.{name}) : !has(self.{name})",
+        f"{name} is needed for type {kind}, and for no other",
+    )
 
 
 def segment(about: str, *rules: JSON) -> JSON:
@@ -125,78 +128,6 @@ def short(span: int) -> str:
     for zeros in ("m0s", "h0m"):
         text = text[: -len(zeros) + 1] if text.endswith(zeros) else text
     return text
-
-
-# --- the schema
-
-
-def derive(shape: inspect.Type, table: Table) -> JSON:
-    match shape:
-        case inspect.UnionType(types=types):
-            return derive(next(one for one in types if not isinstance(one, inspect.NoneType)), table)
-        case inspect.StructType(cls=struct, fields=fields):
-            added = table[struct]
-            properties = {
-                each.encode_name: _described(each, added.get(each.encode_name, {}), table) for each in fields
-            }
-            return {"type": "object"} | added.get("", {}) | {"properties": properties}
-        case inspect.VarTupleType(item_type=item):
-            return {"type": "array", "items": derive(item, table), "x-kubernetes-list-type": "atomic"}
-        case inspect.DictType():
-            return {"type": "object", "additionalProperties": {"type": "string"}}
-        case inspect.BoolType():
-            return {"type": "boolean"}
-        case inspect.IntType(le=most):
-            return {"type": "integer", "format": "int32" if most == INT32 else "int64"}
-        case inspect.CustomType(cls=kind) if kind is Quantity:
-            return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-        case inspect.CustomType(cls=kind) if issubclass(kind, Instant):
-            return {"type": "string"} | TIME
-        case _:
-            return {"type": "string"}
-
-
-def _described(each: inspect.Field, added: JSON, table: Table) -> JSON:
-    schema = derive(each.type, table)
-    if "items" in added:
-        added = added | {"items": schema["items"] | added["items"]}
-    if "description" in added:
-        # `kubectl explain` shows a default nowhere else
-        default = added.get("default")
-        ending = f" Defaults to {default}." if isinstance(default, str | int) else ""
-        added = added | {"description": f"{each.encode_name} {added['description']}{ending}"}
-    head = {key: schema.pop(key) for key in ("type", "format") if key in schema}
-    return head | added | (schema | added)
-
-
-def definition(
-    about: str, names: JSON, spec: tuple[type, Table], status: tuple[type, Table], columns: list[JSON]
-) -> JSON:
-    """Return the definition of a namespaced kind with a status."""
-    group, _, version = fastpath_autoscaler.API_VERSION.partition("/")
-    properties: JSON = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-    properties["metadata"] = {"type": "object"}
-    properties |= {
-        name: derive(inspect.type_info(struct), table)
-        for name, (struct, table) in (("spec", spec), ("status", status))
-    }
-    schema = {"type": "object"} | field(about, required="spec") | {"properties": properties}
-    served = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": columns,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    kind, plural = names["kind"], names["plural"]
-    names = names | {"listKind": f"{kind}List", "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [served]},
-    }
 
 
 def column(name: str, path: str, kind: str = "string", *, wide: bool = False, about: str = "") -> JSON:

@@ -9,6 +9,7 @@ from adapter.autoscaler.schedules import status
 from adapter.bounds.schedule import documents
 from adapter.model.timestamps import SECOND
 from scripts.generate import crd_parts as parts
+from scripts.generate import crd_schema
 from scripts.generate.crd_parts import JSON, Table, field
 
 PATH = parts.FOLDER / "fastpathschedules.yaml"
@@ -108,8 +109,8 @@ _SPEC: Table = {
         ),
         "ready": parts.choice(
             "is when the floor is raised: AtStart raises it when a window begins. ByStart raises it earlier, "
-            "by the time that pods were seen to take to be Ready, so that they are Ready when the window "
-            "begins.",
+            "by the time that pods were seen to take to be Ready, at most 10 minutes, so that they are Ready "
+            "when the window begins.",
             documents.AT_START,
             documents.BY_START,
             default=documents.AT_START,
@@ -239,7 +240,7 @@ COLUMNS = [
 
 
 def definition() -> JSON:
-    return parts.definition(
+    return crd_schema.definition(
         "Gives autoscalers floors and ceilings of replicas in windows of local time.",
         {"kind": documents.KIND, "plural": documents.PLURAL, "shortNames": ["fps"]},
         (documents.ScheduleSpec, _SPEC),

@@ -42,8 +42,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     PastChange,
 )
 from adapter.model.autoscaling.floor import Floor
+from adapter.model.autoscaling.limits import Violation
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.model.autoscaling.validation import Violation
 from adapter.model.clock import DecisionClock
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.timestamps import SECOND
@@ -231,8 +231,8 @@ class AutoscalerState:
         if violations:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             complete = msgspec.structs.replace(complete, spec=_NO_SPEC)
-        least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
-        period = min(max(autoscaler.spec.sync_period, least), most) / SECOND
+        bounds = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
+        period = min(max(autoscaler.spec.sync_period, bounds.least), bounds.most) / SECOND
         reference, spec = autoscaler.spec.scale_target_ref, complete.spec
         self.subscriptions.adopt(reference, spec.metrics or (), period, spec.removal_order)
         prepared = prepared_spec.prepare(complete, self._context.settings)

@@ -2,22 +2,20 @@
 
 Its shape, defaults, validation, and the conversion from and to a HorizontalPodAutoscaler. Status and
 conditions are a HorizontalPodAutoscaler's, and decisions are made from `with_defaults`. A field of the spec
-is declared here once: what copies a spec takes its fields from the struct. The schema in manifests/chart says
-the same.
+is declared here once, as `limits` says: what copies a spec takes its fields from the struct.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from adapter.model.autoscaling import forecast as forecast_spec
-from adapter.model.autoscaling import hpa, pending_capacity, scale_down, validation
+from adapter.model.autoscaling import hpa, limits, pending_capacity, scale_down, validation
 from adapter.model.autoscaling.forecast import ForecastSpec
+from adapter.model.autoscaling.limits import Count, Items, OneOf, Violation, Within
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.scale_down import ScaleDown
-from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.objects import api_selectors
 from adapter.model.objects.api_objects import Metadata, Struct
@@ -35,20 +33,12 @@ HPA_API_VERSION = "autoscaling/v2"
 HPA_KIND = "HorizontalPodAutoscaler"
 
 AUTO, ADVISE, PAUSED = "Auto", "Advise", "Paused"
-MODES = (AUTO, ADVISE, PAUSED)
 BOOST = "Boost"
 """The mode of a boosted HorizontalPodAutoscaler. A FastPathAutoscaler cannot have it."""
 
 HOLD, FLOOR, LAST_GOOD = "Hold", "Floor", "LastGood"
-FALLBACKS = (HOLD, FLOOR, LAST_GOOD)
 
-SYNC_PERIOD = Span(SECOND)
-SYNC_PERIODS = (Span(SECOND // 10), Span(60 * SECOND))
-"""The shortest and the longest."""
-
-AFTER = Span(60 * SECOND)
-AFTERS = (Span(SECOND), Span(3600 * SECOND))
-LAST_GOOD_FORS = (Span(SECOND), Span(24 * 3600 * SECOND))
+SYNC_PERIODS = Within(Span(SECOND // 10), Span(60 * SECOND))
 
 FLOOR_METRIC = "fastpath_replicas"
 """The metric by which a boosted HorizontalPodAutoscaler reads its floor; a FastPathAutoscaler has none."""
@@ -74,53 +64,65 @@ class NativeAutoscaler(hpa.HorizontalPodAutoscaler, frozen=True):
 
 
 class Fallback(Struct, frozen=True):
-    """What applies once metrics are absent for `after`: no scale-down, and a minimum by `type`.
-
-    Hold has no minimum. Floor has `replicas`. LastGood has, for `last_good_for`, what the metrics asked for
-    last.
-    """
-
-    type: str = msgspec.field(default_factory=str)
-    after: Span = AFTER
-    replicas: hpa.Int32 | None = None
-    last_good_for: Span | None = None
+    type: Annotated[str, OneOf(HOLD, FLOOR, LAST_GOOD)] = msgspec.field(default_factory=str)
+    """type is what happens while a metric has no value: Hold keeps the current number of replicas, Floor
+    keeps at least the number in replicas, and LastGood keeps at least the number that the metrics asked for
+    last."""
+    after: Annotated[Span, Within(Span(SECOND), Span(3600 * SECOND))] = Span(60 * SECOND)
+    """after is how long a metric has no value before the fallback applies, as a duration such as 90s."""
+    replicas: Annotated[hpa.Int32 | None, Count(1)] = None
+    """replicas is the lower limit for the number of replicas of type Floor."""
+    last_good_for: Annotated[Span | None, Within(Span(SECOND), Span(24 * 3600 * SECOND))] = None
+    """lastGoodFor is how long the last number is kept of type LastGood, as a duration such as 30m."""
 
 
 class FastPathAutoscalerSpec(hpa.HorizontalPodAutoscalerSpec, frozen=True):
-    """The desired state.
-
-    `sync_period` is the longest time between two decisions; a new value applies at once. `pending_capacity`
-    are the metrics that count less what starting pods will work off. `forecast` is None for no forecast.
-    `removal_order` is None for Kubernetes' own order of the pods that go.
-    """
-
-    sync_period: Span = SYNC_PERIOD
-    mode: str = AUTO
+    sync_period: Annotated[Span, SYNC_PERIODS] = Span(SECOND)
+    """syncPeriod is the longest time between two decisions, as a duration such as 5s."""
+    mode: Annotated[str, OneOf(AUTO, ADVISE, PAUSED)] = AUTO
+    """mode is what the autoscaler does: Auto changes the number of replicas, Advise computes it and reports
+    it in status and events without changing it, and Paused does neither."""
     fallback: Fallback | None = None
-    pending_capacity: tuple[PendingCapacity, ...] | None = None
+    """fallback is what happens when a metric has had no value for a while. It keeps or raises the number of
+    replicas and never lowers it. If not set, the number of replicas is kept."""
+    pending_capacity: Annotated[tuple[PendingCapacity, ...] | None, Items(MOST_METRICS)] = None
+    """pendingCapacity are queues whose value is reduced by the work that starting pods would have done by now
+    if they had been Ready at once. A queue grows while pods that were already requested start; within their
+    learned start-up time that growth requests no more pods. This only withholds raises: it never requests
+    more pods than without it, and never scales down. It has no effect before a pod of the target was seen to
+    start."""
     forecast: ForecastSpec | None = None
+    """forecast is a forecast of the load from its history in Prometheus. It only raises the lower limit for
+    the number of replicas, never above maxReplicas, and not at zero."""
     removal_order: ScaleDown | None = msgspec.field(default=None, name="scaleDown")
+    """scaleDown is which pods a scale-down removes first. If not set, Kubernetes chooses: not Ready pods,
+    then by pod-deletion-cost, then the youngest."""
 
 
 class PastChange(Struct, frozen=True):
-    """A change of the target's replicas that policies count: by how many (down is negative), when."""
+    """A change of the replicas."""
 
     change: hpa.Int32 = 0
+    """change is the difference of the replicas, negative for fewer."""
     time: FineInstant = FineInstant(0)
+    """time is when that was."""
 
 
 class FastPathAutoscalerStatus(hpa.HorizontalPodAutoscalerStatus, frozen=True):
     """The result of the last decision.
 
-    `recent_changes` are for the next owner, oldest first: policies hold across a change of it. So are
-    `pending_capacity`, what metrics counted less. `targets` and `limited_by` are the texts of kubectl's
-    columns. They follow from the decision, and a change of them alone is never a reason to write.
+    `recent_changes` and `pending_capacity` are for the next owner: policies hold across a change of it. A
+    change of `targets` or `limited_by` alone is never a reason to write.
     """
 
     recent_changes: tuple[PastChange, ...] | None = None
+    """recentChanges are the changes that scaling policies still count, oldest first."""
     targets: str = ""
+    """targets are the current and the target value of each metric, for kubectl get."""
     limited_by: str = ""
+    """limitedBy is what kept the count where it is, for kubectl get."""
     pending_capacity: tuple[BacklogCredit, ...] | None = None
+    """pendingCapacity are the credits of the queues in spec.pendingCapacity."""
 
 
 class FastPathAutoscaler(Struct, frozen=True):
@@ -228,14 +230,10 @@ def is_of_one_kind(annotation: str) -> bool:
 
 
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
-    """Return every violation with its field path. The status is not checked.
+    """Return every violation with its field path. The status is not checked, nor the time zone of a forecast.
 
-    A target of which decisions could not count the thousandths is one, though the API server accepts it: the
-    controller decides with what is left of it in 64 bits.
-
-    Nor is the time zone of a forecast: a zone that the API server accepts and the tz database lacks must not
-    stop the scaling. `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
-    HorizontalPodAutoscaler.
+    A zone that the API server accepts and the tz database lacks must not stop the scaling. `floor_metric`
+    accepts FLOOR_METRIC, for a reader that removes it or that changes a HorizontalPodAutoscaler.
     """
     if isinstance(autoscaler, RefusedAutoscaler):
         return [Violation("spec", "Too long", "", autoscaler.why)]
@@ -246,30 +244,27 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
         # a minimum of zero may rest on the handshake, which is no metric of ours
         least = 1 if spec.min_replicas == 0 else spec.min_replicas
         shared = replace(shared, spec=replace(filled, min_replicas=least))
-        return [*validation.validate(shared), *_uncountable(spec), *_selectors(spec)]
-    floors = () if floor_metric else _floors(spec)
-    own = *_uncountable(spec), *_selectors(spec), *_counts(spec), *floors, *_own(spec)
+        return [*validation.validate(shared), *_metrics(spec)]
+    own = *_metrics(spec), *_counts(spec), *_own(spec, floor_metric=floor_metric)
     return [*validation.validate(shared), *own]
 
 
-def _uncountable(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+def _metrics(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    """Refuse selectors that are too large, and targets whose thousandths decisions cannot count.
+
+    The API server accepts such a target: the controller decides with what is left of it in 64 bits.
+    """
     for index, metric in enumerate(spec.metrics or ()):
         for name, source in hpa.sources(metric).items():
+            path = f"spec.metrics[{index}].{name}"
             numbers = {"value": source.target.value, "averageValue": source.target.average_value}
             for field, number in numbers.items():
                 if number is not None and number.sign == 1 and not number.has_milli:
-                    path = f"spec.metrics[{index}].{name}.target.{field}"
                     detail = f"must be at most {GREATEST}, as decisions count thousandths in 64 bits"
-                    yield validation.invalid(path, quote(str(number)), detail)
-
-
-def _selectors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    for index, metric in enumerate(spec.metrics or ()):
-        for name, source in hpa.sources(metric).items():
+                    yield limits.invalid(f"{path}.target.{field}", quote(str(number)), detail)
             selector = None if isinstance(source, _RESOURCES) else source.metric.selector
             if selector is not None and api_selectors.is_too_large(selector):
-                path = f"spec.metrics[{index}].{name}.metric.selector"
-                yield Violation(path, "Too long", "", api_selectors.TOO_LARGE)
+                yield Violation(f"{path}.metric.selector", "Too long", "", api_selectors.TOO_LARGE)
 
 
 def floor_source(metric: hpa.MetricSpec) -> str:
@@ -279,52 +274,30 @@ def floor_source(metric: hpa.MetricSpec) -> str:
 
 
 def _counts(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    yield from validation.too_many("spec.metrics", spec.metrics, MOST_METRICS)
-    if behavior := spec.behavior:
-        for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
-            policies = (rules or hpa.HPAScalingRules()).policies
-            yield from validation.too_many(f"spec.behavior.{name}.policies", policies, MOST_POLICIES)
+    yield from Items(MOST_METRICS).faults("spec.metrics", spec.metrics or ())
+    behavior = spec.behavior or hpa.HorizontalPodAutoscalerBehavior()
+    for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
+        policies = (rules or hpa.HPAScalingRules()).policies
+        yield from Items(MOST_POLICIES).faults(f"spec.behavior.{name}.policies", policies or ())
 
 
-def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    """Refuse FLOOR_METRIC: this kind has no floor, so the metric has no value and blocks scale-downs."""
+def _own(spec: FastPathAutoscalerSpec, *, floor_metric: bool) -> Iterator[Violation]:
     for index, metric in enumerate(spec.metrics or ()):
-        if source := floor_source(metric):
+        # this kind has no floor, so the metric has no value and blocks scale-downs
+        if (source := floor_source(metric)) and not floor_metric:
             detail = f"{FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers: remove this metric"
-            yield validation.forbidden(f"spec.metrics[{index}].{source}.metric.name", detail)
-
-
-def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    yield from validation.within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
-    if spec.mode not in MODES:
-        yield validation.unsupported("spec.mode", spec.mode, MODES)
-    yield from validation.too_many("spec.pendingCapacity", spec.pending_capacity, MOST_METRICS)
+            yield limits.forbidden(f"spec.metrics[{index}].{source}.metric.name", detail)
+    yield from limits.check(spec, "spec", FastPathAutoscalerSpec)
     yield from pending_capacity.check(spec.pending_capacity or (), spec.metrics or ())
-    if spec.forecast is not None:
-        yield from forecast_spec.check(spec.forecast)
     if spec.removal_order is not None:
         yield from scale_down.check(spec.removal_order, spec.metrics or ())
-    if spec.fallback is not None:
-        yield from _fallback(spec.fallback, spec.max_replicas)
-
-
-def _fallback(fallback: Fallback, most: int) -> Iterator[Violation]:
-    path, count = "spec.fallback", fallback.replicas
-    if fallback.type not in FALLBACKS:
-        yield validation.unsupported(f"{path}.type", fallback.type, FALLBACKS)
-    yield from validation.within(f"{path}.after", fallback.after, AFTERS)
-    for field, value, owner in (
-        ("replicas", count, FLOOR),
-        ("lastGoodFor", fallback.last_good_for, LAST_GOOD),
-    ):
+    if (fallback := spec.fallback) is None:
+        return
+    path, count, kept = "spec.fallback", fallback.replicas, fallback.last_good_for
+    for name, value, owner in (("replicas", count, FLOOR), ("lastGoodFor", kept, LAST_GOOD)):
         if fallback.type == owner and value is None:
-            yield validation.required(f"{path}.{field}", f"is needed for type {owner}")
+            yield limits.required(f"{path}.{name}", f"is needed for type {owner}")
         elif fallback.type != owner and value is not None:
-            yield validation.forbidden(f"{path}.{field}", f"belongs to type {owner} alone")
-    if count is not None and count < 1:
-        yield validation.invalid(f"{path}.replicas", str(count), "must be greater than 0")
-    elif count is not None and count > most:
-        detail = "must be less than or equal to `maxReplicas`"
-        yield validation.invalid(f"{path}.replicas", str(count), detail)
-    if fallback.last_good_for is not None:
-        yield from validation.within(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD_FORS)
+            yield limits.forbidden(f"{path}.{name}", f"belongs to type {owner} alone")
+    if count is not None and count > spec.max_replicas:
+        yield limits.invalid(f"{path}.replicas", str(count), "must be less than or equal to `maxReplicas`")

@@ -6,18 +6,17 @@ the field. Holidays are separated by blanks.
 
 import itertools
 import math
-import re
 from collections.abc import Iterator
 from datetime import date
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.model import local_time
-from adapter.model.autoscaling import validation
-from adapter.model.autoscaling.validation import Violation
+from adapter.model.autoscaling import limits
+from adapter.model.autoscaling.limits import Date, Items, Matches, OneOf, Violation, Within
 from adapter.model.go_text import quote
 from adapter.model.objects.api_objects import Struct
-from adapter.model.timestamps import SECOND, Span, read_span, write_span
+from adapter.model.timestamps import SECOND, Span, read_span
 
 ADVISE, FLOOR = "Advise", "Floor"
 MODES = (ADVISE, FLOOR)
@@ -31,19 +30,15 @@ ANNOTATION = "fastpath.io/forecast"
 
 PATH = "spec.forecast"
 
-HISTORIES = (7 * DAY, 35 * DAY)
-"""The shortest and the longest history, in seconds."""
-
-HORIZONS = (Span(SECOND), Span(3600 * SECOND))
-"""The shortest and the longest horizon."""
-
-MOST_HOLIDAYS = 1000
-
 _LONGEST = 16 * 1024
 """Characters of an annotation."""
 
-_HISTORY = re.compile("([1-9][0-9]{0,2})([dh])")
-_SHARE = re.compile("([1-9][0-9]?|100)%")
+_HISTORY = Matches(
+    "(([7-9]|[12][0-9]|3[0-5])d|(16[89]|1[7-9][0-9]|[2-7][0-9][0-9]|8[0-3][0-9]|840)h)",
+    4,
+    "must be from 7d to 35d, in days or hours such as 14d or 336h",
+)
+_SHARE = Matches("([1-9][0-9]?|100)%", 4, "must be from 1% to 100%, without a fraction")
 _SECONDS = {"d": DAY, "h": 3600}
 
 
@@ -68,81 +63,53 @@ class ForecastSettings(NamedTuple):
 class ForecastSpec(Struct, frozen=True):
     """What is asked of a forecast, as it is written; `ForecastSettings` says what it means."""
 
-    mode: str = ADVISE
-    history: str = "14d"
-    horizon: str = AUTO
-    max_extra: str = "15%"
-    min_gain: str = "20%"
+    mode: Annotated[str, OneOf(ADVISE, FLOOR)] = ADVISE
+    """mode is how the forecast is used: Advise only shows it; Floor also raises the lower limit for the
+    number of replicas to it, while a replay of the last days shows that it helps."""
+    history: Annotated[str, _HISTORY] = "14d"
+    """history is how much of the past is read, from 7d to 35d, in days or hours."""
+    horizon: Annotated[str, Within(Span(SECOND), Span(3600 * SECOND), AUTO)] = AUTO
+    """horizon is how far ahead the forecast raises the lower limit, as a duration. Auto is the learned time
+    that pods take to be Ready."""
+    max_extra: Annotated[str, _SHARE] = "15%"
+    """maxExtra is the upper limit for the pods that run because of the forecast, as a percentage from 1% to
+    100% of those that would run without it."""
+    min_gain: Annotated[str, _SHARE] = "20%"
+    """minGain is the part of the shortage of pods that the forecast must remove in a replay before it acts,
+    as a percentage from 1% to 100%."""
     time_zone: str = "UTC"
-    holidays: tuple[str, ...] | None = None
-
-
-def check(spec: ForecastSpec) -> Iterator[Violation]:
-    """Yield what is wrong with a field, but for the time zone: no API server knows the zones there are."""
-    if spec.mode not in MODES:
-        yield validation.unsupported(f"{PATH}.mode", spec.mode, MODES)
-    least, most = HISTORIES
-    if not least <= _history(spec.history) <= most:
-        detail = f"must be from {least // DAY}d to {most // DAY}d, in days or hours such as 14d or 336h"
-        yield _invalid("history", spec.history, detail)
-    if spec.horizon != AUTO and _horizon(spec.horizon) is None:
-        bounds = " to ".join(write_span(each) for each in HORIZONS)
-        yield _invalid("horizon", spec.horizon, f"must be {AUTO}, or from {bounds}")
-    for key, text in (("maxExtra", spec.max_extra), ("minGain", spec.min_gain)):
-        if not _SHARE.fullmatch(text):
-            yield _invalid(key, text, "must be from 1% to 100%, without a fraction")
-    yield from validation.too_many(f"{PATH}.holidays", spec.holidays, MOST_HOLIDAYS)
-    for index, text in enumerate(spec.holidays or ()):
-        if local_time.read_date(text) is None:
-            yield _invalid(f"holidays[{index}]", text, "must be a date such as 2026-12-25")
+    """timeZone is the time zone in which days repeat, by its name in the tz database, such as
+    Europe/Berlin."""
+    holidays: Annotated[tuple[str, ...] | None, Items(1000, Date())] = None
+    """holidays are local dates whose load is unlike that of other days."""
 
 
 def check_zone(spec: ForecastSpec) -> Iterator[Violation]:
-    """Yield that the tz database has no such time zone."""
+    """Yield that the tz database has no such time zone; an API server does not know which there are."""
     if local_time.read_zone(spec.time_zone) is None:
         detail = "must be a time zone of the tz database such as Europe/Berlin"
-        yield _invalid("timeZone", spec.time_zone, detail)
+        yield limits.invalid(f"{PATH}.timeZone", quote(spec.time_zone), detail)
 
 
 def settings_of(spec: ForecastSpec) -> ForecastSettings:
-    """Return the settings of a field that `check` accepts. ValueError if there is no such time zone.
+    """Return the settings of a field within its limits. ValueError if there is no such time zone.
 
     The horizon is rounded up to whole seconds.
     """
     zone = local_time.read_zone(spec.time_zone)
     if zone is None:
         raise ValueError("; ".join(map(str, check_zone(spec))))
-    horizon = None if spec.horizon == AUTO else _horizon(spec.horizon)
+    horizon = None if spec.horizon == AUTO else math.ceil(read_span(spec.horizon) / SECOND)
     days = (local_time.read_date(text) for text in spec.holidays or ())
     return ForecastSettings(
         spec.mode,
-        _history(spec.history),
+        int(spec.history[:-1]) * _SECONDS[spec.history[-1]],
         horizon,
         _share(spec.max_extra),
         _share(spec.min_gain),
         zone,
         frozenset(day for day in days if day is not None),
     )
-
-
-def _invalid(key: str, text: str, detail: str) -> Violation:
-    return validation.invalid(f"{PATH}.{key}", quote(text), detail)
-
-
-def _history(text: str) -> int:
-    """Return a history in seconds, 0 for any other text."""
-    match = _HISTORY.fullmatch(text)
-    return int(match[1]) * _SECONDS[match[2]] if match else 0
-
-
-def _horizon(text: str) -> int | None:
-    """Return a horizon in seconds, None for any other text."""
-    try:
-        span = read_span(text)
-    except ValueError:
-        return None
-    least, most = HORIZONS
-    return math.ceil(span / SECOND) if least <= span <= most else None
 
 
 def _share(text: str) -> float:
@@ -175,7 +142,7 @@ def read_annotation(text: str) -> ForecastSpec:
     holidays = given.pop("holidays", None)
     fields = {_KEYS[name]: value for name, value in given.items()}
     spec = ForecastSpec(**fields, holidays=None if holidays is None else tuple(holidays.split()))
-    fault = next(itertools.chain(check(spec), check_zone(spec)), None)
+    fault = next(itertools.chain(limits.check(spec, PATH), check_zone(spec)), None)
     if fault is not None:
         key = fault.path.removeprefix(f"{PATH}.")
         raise ValueError(f"{key} {fault.value}: {fault.detail}")

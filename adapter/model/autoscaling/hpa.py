@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from adapter.model import quantity, timestamps
+from adapter.model.autoscaling.limits import Amount, Count, Filled, Matches, OneOf, Segment
 from adapter.model.objects.api_objects import DescribedObject, ObjectMeta, Struct
 from adapter.model.objects.api_selectors import APISelector
 from adapter.model.quantity import Quantity
@@ -22,6 +23,8 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _always = msgspec.field(default_factory=str)
 """The default of a text that is written even when it is empty."""
 
+
+_TARGETS = Matches("Utilization|Value|AverageValue", 12, "must be either Utilization, Value, or AverageValue")
 
 Shape = TypeVar("Shape", bound=Struct)
 
@@ -35,36 +38,36 @@ def reshape(value: Struct, shape: type[Shape], **others: Any) -> Shape:
 class CrossVersionObjectReference(Struct, frozen=True):
     """A reference to an object of the autoscaler's namespace; of `api_version` only the group matters."""
 
-    kind: str = _always
-    name: str = _always
+    kind: Annotated[str, Segment()] = _always
+    name: Annotated[str, Segment()] = _always
     api_version: str = ""
 
 
 class MetricIdentifier(Struct, frozen=True):
-    name: str = _always
+    name: Annotated[str, Segment("must specify a metric name")] = _always
     selector: APISelector | None = None
 
 
 class MetricTarget(Struct, frozen=True):
     """What a metric is held at; which of the fields counts depends on the source."""
 
-    type: str = _always
-    value: Quantity | None = None
-    average_value: Quantity | None = None
-    average_utilization: Int32 | None = None
+    type: Annotated[str, Filled("must specify a metric target type"), _TARGETS] = _always
+    value: Annotated[Quantity | None, Amount()] = None
+    average_value: Annotated[Quantity | None, Amount()] = None
+    average_utilization: Annotated[Int32 | None, Count(1)] = None
 
 
 # The sources of a metric: what each type measures, and the target it is held at.
 
 
 class ResourceMetricSource(Struct, frozen=True):
-    name: str = _always
+    name: Annotated[str, Filled("must specify a resource name")] = _always
     target: MetricTarget = MetricTarget()
 
 
 class ContainerResourceMetricSource(Struct, frozen=True):
-    name: str = _always
-    container: str = _always
+    name: Annotated[str, Filled("must specify a resource name")] = _always
+    container: Annotated[str, Filled("must specify a container")] = _always
     target: MetricTarget = MetricTarget()
 
 
@@ -104,33 +107,33 @@ MetricSource = (
 )
 
 
+SOURCES = ("object", "external", "pods", "resource", "containerResource")
+"""The names of the fields with a source, in the API server's order."""
+
+
 def sources(metric: MetricSpec) -> dict[str, MetricSource]:
-    """Return the sources that are set by the names of their fields, in the API server's order."""
-    fields: dict[str, MetricSource | None] = {
-        "object": metric.object,
-        "external": metric.external,
-        "pods": metric.pods,
-        "resource": metric.resource,
-        "containerResource": metric.container_resource,
-    }
-    return {name: source for name, source in fields.items() if source is not None}
+    """Return the sources that are set by the names of their fields."""
+    listed = (metric.object, metric.external, metric.pods, metric.resource, metric.container_resource)
+    return {name: source for name, source in zip(SOURCES, listed, strict=True) if source is not None}
 
 
 class HPAScalingPolicy(Struct, frozen=True):
     """At most `value` pods, or per cent of them, in `period_seconds`."""
 
-    type: str = _always
-    value: Int32 = 0
-    period_seconds: Int32 = 0
+    type: Annotated[str, OneOf("Pods", "Percent")] = _always
+    value: Annotated[Int32, Count(1, zero="zero")] = 0
+    period_seconds: Annotated[Int32, Count(1, 1800, "zero")] = 0
 
 
 class HPAScalingRules(Struct, frozen=True):
     """How fast one direction may go; None where the default, or the controller's flag, applies."""
 
-    stabilization_window_seconds: Int32 | None = None
-    select_policy: str | None = None
-    policies: tuple[HPAScalingPolicy, ...] | None = None
-    tolerance: Quantity | None = None
+    stabilization_window_seconds: Annotated[Int32 | None, Count(0, 3600, "zero")] = None
+    select_policy: Annotated[str | None, OneOf("Max", "Min", "Disabled")] = None
+    policies: Annotated[tuple[HPAScalingPolicy, ...] | None, Filled("must specify at least one Policy")] = (
+        None
+    )
+    tolerance: Annotated[Quantity | None, Amount(0)] = None
 
 
 class HorizontalPodAutoscalerBehavior(Struct, frozen=True):
@@ -140,8 +143,8 @@ class HorizontalPodAutoscalerBehavior(Struct, frozen=True):
 
 class HorizontalPodAutoscalerSpec(Struct, frozen=True):
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
-    min_replicas: Int32 | None = None
-    max_replicas: Int32 = 0
+    min_replicas: Annotated[Int32 | None, Count(0)] = None
+    max_replicas: Annotated[Int32, Count(1)] = 0
     metrics: tuple[MetricSpec, ...] | None = None
     behavior: HorizontalPodAutoscalerBehavior | None = None
 

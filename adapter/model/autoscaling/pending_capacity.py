@@ -5,13 +5,16 @@ HorizontalPodAutoscaler. `autoscaler.decide.guards.pending` says what it does, a
 External metric with a target for each pod can have it.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
+from adapter.model.autoscaling import limits
 from adapter.model.autoscaling.hpa import MetricSpec
-from adapter.model.autoscaling.validation import Violation, invalid
+from adapter.model.autoscaling.limits import Amount, Segment, Violation
 from adapter.model.go_text import quote
 from adapter.model.objects.api_objects import Struct
-from adapter.model.quantity import GREATEST, Quantity, read
+from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import FineInstant
 
 ANNOTATION = "fastpath.io/pending-capacity"
@@ -23,32 +26,37 @@ _ZERO = read("0")
 
 
 class PendingCapacity(Struct, frozen=True):
-    """A metric by name, and how many units of it one Ready pod works off in a second."""
+    """A queue and the throughput of a pod."""
 
-    metric: str = ""
-    pod_throughput: Quantity = _ZERO
+    metric: Annotated[str, Segment()] = ""
+    """metric is the name of a metric in spec.metrics: an Object or External metric with a target of type
+    AverageValue, and the only metric of this name."""
+    pod_throughput: Annotated[Quantity, Amount(counted=True)] = _ZERO
+    """podThroughput is how many units of the metric one Ready pod works off in a second, such as 2 or 500m. A
+    smaller value than the true one withholds less; a greater one asks for too few pods until those that are
+    starting are Ready."""
 
 
 class BacklogCredit(Struct, frozen=True):
-    """What a metric counts less, in its units, at a time: the record in the status for the next owner."""
+    """A queue with pending capacity."""
 
     metric: str = ""
+    """metric is the name of the metric."""
     credit: Quantity = _ZERO
+    """credit is the work of starting pods that reduces the queue, in units of the metric."""
     time: FineInstant = FineInstant(0)
+    """time is when that was."""
 
 
 def check(listed: Sequence[PendingCapacity], metrics: Sequence[MetricSpec]) -> Iterator[Violation]:
-    """Yield what is wrong with a list, for a spec with these metrics."""
+    """Yield which of the metrics in a list cannot have pending capacity, for a spec with these metrics."""
     seen = set()
-    for index, (name, throughput) in enumerate((queue.metric, queue.pod_throughput) for queue in listed):
-        where = f"spec.pendingCapacity[{index}]"
-        if throughput.sign != 1 or not throughput.has_milli:
-            detail = "must be positive" if throughput.sign != 1 else f"must be at most {GREATEST}"
-            yield invalid(f"{where}.podThroughput", quote(str(throughput)), detail)
+    for index, name in enumerate(queue.metric for queue in listed):
+        path = f"spec.pendingCapacity[{index}].metric"
         if name in seen:
-            yield Violation(f"{where}.metric", "Duplicate value", quote(name), "")
+            yield Violation(path, "Duplicate value", quote(name), "")
         elif fault := _fault(name, metrics):
-            yield invalid(f"{where}.metric", quote(name), fault)
+            yield limits.invalid(path, quote(name), fault)
         seen.add(name)
 
 
@@ -107,7 +115,8 @@ def read_annotation(text: str, metrics: Sequence[MetricSpec] | None = None) -> t
         if not name.strip():
             raise ValueError(expected)
         queues.append(PendingCapacity(name.strip(), quantity))
-    if metrics is not None and (fault := next(check(queues, metrics), None)) is not None:
+    alone = (limits.check(queue, "") for queue in queues)
+    for fault in () if metrics is None else itertools.chain(*alone, check(queues, metrics)):
         raise ValueError(f"{fault.value}: {fault.detail or fault.problem.lower()}")
     return tuple(queues)
 

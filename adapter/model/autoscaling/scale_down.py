@@ -4,15 +4,17 @@ The annotation is ``idle``, or ``idle,metric=connections`` to rank pods by anoth
 of the spec that has a value for each pod.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 
-from adapter.model.autoscaling import hpa, pending_capacity, validation
-from adapter.model.autoscaling.validation import Violation
+from adapter.model.autoscaling import hpa, limits, pending_capacity
+from adapter.model.autoscaling.limits import Amount, OneOf, Segment, Violation, Within
 from adapter.model.go_text import quote
 from adapter.model.objects.api_objects import Struct
-from adapter.model.quantity import GREATEST, Quantity, read
+from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import SECOND, Span
 
 IDLE = "Idle"
@@ -21,9 +23,6 @@ ANNOTATION = "fastpath.io/scale-down"
 
 PATH = "spec.scaleDown"
 
-TIMEOUTS = (Span(SECOND), Span(3600 * SECOND))
-"""The shortest and the longest time that a scale-down waits for pods to become idle."""
-
 _EXPECTED = "expected idle, or idle,metric=NAME"
 _LONGEST = 512
 
@@ -31,22 +30,21 @@ _ZERO = read("0")
 
 
 class Drain(Struct, frozen=True):
-    """The count is lowered only by pods whose value is at most `value`, for `timeout` at the longest."""
-
-    value: Quantity = _ZERO
-    timeout: Span = Span(60 * SECOND)
+    value: Annotated[Quantity, Amount(0, counted=True)] = _ZERO
+    """value is the value of the metric at or below which a pod is idle."""
+    timeout: Annotated[Span, Within(Span(SECOND), Span(3600 * SECOND))] = Span(60 * SECOND)
+    """timeout is the longest time that a scale-down waits, as a duration such as 5m."""
 
 
 class ScaleDown(Struct, frozen=True):
-    """Which pods a scale-down removes first: with `prefer` Idle those with the lowest values.
-
-    `metric` is the name of the metric with the values, None for the first one of the spec that has a value
-    for each pod. One that is not in the spec is a metric of pods.
-    """
-
-    prefer: str = msgspec.field(default_factory=str)
-    metric: str | None = None
+    prefer: Annotated[str, OneOf(IDLE)] = msgspec.field(default_factory=str)
+    """prefer is which Ready pods go first: Idle, those with the lowest values of a metric. The scaler writes
+    their pod-deletion-cost right before a scale-down, which ReplicaSets follow."""
+    metric: Annotated[str | None, Segment("must specify a metric name")] = None
+    """metric is the name of the metric. One that is not in spec.metrics is a custom metric of pods. Defaults
+    to the first metric in spec.metrics that has a value for each pod."""
     drain: Drain | None = None
+    """drain makes a scale-down wait until the pods that go are idle. If not set, it does not wait."""
 
 
 def find_metric(spec: ScaleDown, metrics: Sequence[hpa.MetricSpec]) -> hpa.MetricSpec | None:
@@ -70,22 +68,10 @@ def scraped_metrics(spec: ScaleDown | None, metrics: Sequence[hpa.MetricSpec]) -
 
 
 def check(spec: ScaleDown, metrics: Sequence[hpa.MetricSpec]) -> Iterator[Violation]:
-    """Yield what is wrong with a field, for a spec with these metrics; without any there is that of cpu."""
-    if spec.prefer != IDLE:
-        yield validation.unsupported(f"{PATH}.prefer", spec.prefer, (IDLE,))
-    if spec.metric == "":
-        yield validation.required(f"{PATH}.metric", "must specify a metric name")
-    yield from validation.check_segment(f"{PATH}.metric", spec.metric or "")
+    """Yield that no metric ranks the pods of a spec with these metrics; without any there is that of cpu."""
     if metrics and find_metric(spec, metrics) is None:
         detail = "is needed, because no metric of spec.metrics has a value for each pod"
-        yield validation.required(f"{PATH}.metric", detail)
-    if spec.drain is None:
-        return
-    value = spec.drain.value
-    if value.sign < 0 or not value.has_milli:
-        detail = "must be greater than or equal to 0" if value.sign < 0 else f"must be at most {GREATEST}"
-        yield validation.invalid(f"{PATH}.drain.value", quote(str(value)), detail)
-    yield from validation.within(f"{PATH}.drain.timeout", spec.drain.timeout, TIMEOUTS)
+        yield limits.required(f"{PATH}.metric", detail)
 
 
 def read_annotation(text: str, metrics: Sequence[hpa.MetricSpec] | None = None) -> ScaleDown:
@@ -99,7 +85,8 @@ def read_annotation(text: str, metrics: Sequence[hpa.MetricSpec] | None = None) 
     if not is_known or len(text) > _LONGEST:
         raise ValueError(f"{quote(text[:_LONGEST])}: {_EXPECTED}")
     spec = ScaleDown(IDLE, metric or None)
-    if (fault := next(check(spec, metrics or ()), None)) is not None:
+    faults = itertools.chain(limits.check(spec, PATH), check(spec, metrics or ()))
+    if (fault := next(faults, None)) is not None:
         raise ValueError(f"{fault.value or 'metric=NAME'}: {fault.detail}")
     return spec
 

@@ -6,27 +6,16 @@ controller reports its errors. Specs come with their defaults filled in.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
-from adapter.model.autoscaling import hpa
+from adapter.model.autoscaling import hpa, limits
+from adapter.model.autoscaling.limits import Violation, Violations, check, forbidden, invalid, required
 from adapter.model.go_text import quote
 from adapter.model.objects import label_selectors
 from adapter.model.objects.api_objects import ObjectMeta
 from adapter.model.objects.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
-from adapter.model.timestamps import Span, write_span
 
-_MAX_PERIOD = 1800
-_MAX_WINDOW = 3600
-
-_SOURCES = {
-    "object": "Object",
-    "external": "External",
-    "pods": "Pods",
-    "resource": "Resource",
-    "containerResource": "ContainerResource",
-}
-"""Where each type of metric keeps its source, in the order of `sources`."""
+_SOURCES = {name: f"{name[0].upper()}{name[1:]}" for name in hpa.SOURCES}
+"""Where each type of metric keeps its source."""
 
 _LABEL_REGEX = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL = re.compile(_LABEL_REGEX)
@@ -35,22 +24,6 @@ _LABEL_RULE = (
     "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     f"'{_LABEL_REGEX}')"
 )
-
-
-class Violation(NamedTuple):
-    """A refused value: its path, the kind of problem, the value ("" where upstream shows none), the rule."""
-
-    path: str
-    problem: str
-    value: str
-    detail: str
-
-    def __str__(self) -> str:
-        """Return upstream's line: ``spec.maxReplicas: Invalid value: 0: must be greater than 0``."""
-        return ": ".join(part for part in self if part)
-
-
-Violations = Iterator[Violation]
 
 
 def validate(autoscaler: hpa.HorizontalPodAutoscaler, *, stored: bool = False) -> list[Violation]:
@@ -89,7 +62,8 @@ def _spec(spec: hpa.HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
         )
     target = spec.scale_target_ref
     needs_group = not stored and target.kind != "ReplicationController"
-    yield from _reference(target, "spec.scaleTargetRef", needs_group=needs_group)
+    yield from check(target, "spec.scaleTargetRef")
+    yield from _group(target, "spec.scaleTargetRef", needs_group=needs_group)
     metrics = spec.metrics or ()
     for index, metric in enumerate(metrics):
         yield from _metric(metric, f"spec.metrics[{index}]")
@@ -98,16 +72,11 @@ def _spec(spec: hpa.HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
             "spec.metrics",
             "must specify at least one Object or External metric to support scaling to zero replicas",
         )
-    if behavior := spec.behavior:
-        yield from _rules(behavior.scale_up, "spec.behavior.scaleUp")
-        yield from _rules(behavior.scale_down, "spec.behavior.scaleDown")
+    if spec.behavior:
+        yield from check(spec.behavior, "spec.behavior")
 
 
-def _reference(reference: hpa.CrossVersionObjectReference, path: str, *, needs_group: bool) -> Violations:
-    for name, text in (("kind", reference.kind), ("name", reference.name)):
-        if not text:
-            yield required(f"{path}.{name}", "")
-        yield from check_segment(f"{path}.{name}", text)
+def _group(reference: hpa.CrossVersionObjectReference, path: str, *, needs_group: bool) -> Violations:
     version = reference.api_version
     group, slash, _ = version.partition("/")
     if version.count("/") > 1:
@@ -120,7 +89,7 @@ def _metric(metric: hpa.MetricSpec, path: str) -> Violations:
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")
     if metric.type not in _SOURCES.values():
-        yield unsupported(f"{path}.type", metric.type, _SOURCES.values())
+        yield limits.unsupported(f"{path}.type", metric.type, _SOURCES.values())
     present = hpa.sources(metric)
     for name, source in list(present.items())[:1]:
         yield from _source(source, f"{path}.{name}")
@@ -132,23 +101,14 @@ def _metric(metric: hpa.MetricSpec, path: str) -> Violations:
 
 
 def _source(source: hpa.MetricSource, path: str) -> Violations:
-    match source:
-        case hpa.ObjectMetricSource():
-            yield from _reference(source.described_object, f"{path}.describedObject", needs_group=False)
-        case hpa.ResourceMetricSource() | hpa.ContainerResourceMetricSource() if not source.name:
-            yield required(f"{path}.name", "must specify a resource name")
-        case hpa.ContainerResourceMetricSource():
-            yield from _container_resource(source.name, f"{path}.name")
+    yield from check(source, path)
+    if isinstance(source, hpa.ObjectMetricSource):
+        yield from _group(source.described_object, f"{path}.describedObject", needs_group=False)
     if isinstance(source, hpa.ContainerResourceMetricSource):
-        if not source.container:
-            yield required(f"{path}.container", "must specify a container")
-        else:
+        if source.name:
+            yield from _container_resource(source.name, f"{path}.name")
+        if source.container:
             yield from _dns_name(f"{path}.container", source.container, _LABEL, _LABEL_RULE, 63)
-    if isinstance(source, hpa.ObjectMetricSource | hpa.ExternalMetricSource | hpa.PodsMetricSource):
-        if not source.metric.name:
-            yield required(f"{path}.metric.name", "must specify a metric name")
-        yield from check_segment(f"{path}.metric.name", source.metric.name)
-    yield from _target(source.target, f"{path}.target")
     yield from _numbers(source, f"{path}.target")
 
 
@@ -176,20 +136,6 @@ def _numbers(source: hpa.MetricSource, path: str) -> Violations:
             yield forbidden(f"{path}.averageValue", detail)
 
 
-def _target(target: hpa.MetricTarget, path: str) -> Violations:
-    if not target.type:
-        yield required(f"{path}.type", "must specify a metric target type")
-    if target.type not in {"Utilization", "Value", "AverageValue"}:
-        yield invalid(
-            f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue"
-        )
-    for name, quantity in (("value", target.value), ("averageValue", target.average_value)):
-        if quantity is not None and quantity.sign != 1:
-            yield invalid(f"{path}.{name}", quote(str(quantity)), "must be positive")
-    if target.average_utilization is not None and target.average_utilization < 1:
-        yield invalid(f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0")
-
-
 def _container_resource(name: str, path: str) -> Violations:
     """Check the name of a container resource: cpu, memory and so on, or a device with its domain."""
     if complaints := label_selectors.key_faults(name):
@@ -203,48 +149,6 @@ def _container_resource(name: str, path: str) -> Violations:
         yield invalid(path, quote(name), "doesn't follow extended resource name standard")
 
 
-def _rules(rules: hpa.HPAScalingRules | None, path: str) -> Violations:
-    if rules is None:
-        return
-    window = rules.stabilization_window_seconds
-    if window is not None and window < 0:
-        yield invalid(
-            f"{path}.stabilizationWindowSeconds", str(window), "must be greater than or equal to zero"
-        )
-    if window is not None and window > _MAX_WINDOW:
-        detail = f"must be less than or equal to {_MAX_WINDOW}"
-        yield invalid(f"{path}.stabilizationWindowSeconds", str(window), detail)
-    if rules.select_policy not in {None, "Max", "Min", "Disabled"}:
-        yield unsupported(f"{path}.selectPolicy", str(rules.select_policy), ["Disabled", "Max", "Min"])
-    if not rules.policies:
-        yield required(f"{path}.policies", "must specify at least one Policy")
-    for index, policy in enumerate(rules.policies or ()):
-        yield from _policy(policy, f"{path}.policies[{index}]")
-    if rules.tolerance is not None and rules.tolerance.sign < 0:
-        yield negative(f"{path}.tolerance", quote(str(rules.tolerance)))
-
-
-def _policy(policy: hpa.HPAScalingPolicy, path: str) -> Violations:
-    if policy.type not in {"Pods", "Percent"}:
-        yield unsupported(f"{path}.type", policy.type, ["Percent", "Pods"])
-    for name, number in (("value", policy.value), ("periodSeconds", policy.period_seconds)):
-        if number <= 0:
-            yield invalid(f"{path}.{name}", str(number), "must be greater than zero")
-    if policy.period_seconds > _MAX_PERIOD:
-        detail = f"must be less than or equal to {_MAX_PERIOD}"
-        yield invalid(f"{path}.periodSeconds", str(policy.period_seconds), detail)
-
-
-def check_segment(path: str, text: str) -> Violations:
-    """Check that a text can stand in a URL path."""
-    if text in {".", ".."}:
-        yield invalid(path, quote(text), f"may not be '{text}'")
-        return
-    for sign in "/%":
-        if sign in text:
-            yield invalid(path, quote(text), f"may not contain '{sign}'")
-
-
 def _dns_name(path: str, name: str, pattern: re.Pattern[str], rule: str, limit: int) -> Violations:
     if len(name.encode("utf-8", "surrogatepass")) > limit:
         yield invalid(path, quote(name), f"must be no more than {limit} bytes")
@@ -253,34 +157,5 @@ def _dns_name(path: str, name: str, pattern: re.Pattern[str], rule: str, limit: 
         yield invalid(path, quote(name), "must not contain dots" if dotted else rule)
 
 
-def invalid(path: str, value: str, detail: str) -> Violation:
-    return Violation(path, "Invalid value", value, detail)
-
-
 def negative(path: str, value: str) -> Violation:
     return invalid(path, value, "must be greater than or equal to 0")
-
-
-def within(path: str, span: Span, bounds: tuple[Span, Span]) -> Violations:
-    least, greatest = bounds
-    if not least <= span <= greatest:
-        detail = f"must be from {write_span(least)} to {write_span(greatest)}"
-        yield invalid(path, quote(write_span(span)), detail)
-
-
-def required(path: str, detail: str) -> Violation:
-    return Violation(path, "Required value", "", detail)
-
-
-def forbidden(path: str, detail: str) -> Violation:
-    return Violation(path, "Forbidden", "", detail)
-
-
-def unsupported(path: str, value: str, supported: Iterable[str]) -> Violation:
-    listed = ", ".join(map(quote, sorted(supported)))
-    return Violation(path, "Unsupported value", quote(value), f"supported values: {listed}")
-
-
-def too_many(path: str, listed: Sequence[object] | None, most: int) -> Violations:
-    if listed and len(listed) > most:
-        yield Violation(path, "Too many", str(len(listed)), f"must have at most {most} items")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
+from adapter.model.autoscaling import boost, documents, fastpath_autoscaler, limits
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.forecast import ANNOTATION, DAY, ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, to_plain
@@ -51,7 +51,7 @@ def test_meanings_of_fields() -> None:
 )
 def test_histories(text: str, seconds: int) -> None:
     spec = ForecastSpec(history=text)
-    assert list(forecast_spec.check(spec)) == []
+    assert list(limits.check(spec, forecast_spec.PATH)) == []
     assert forecast_spec.settings_of(spec).history == seconds
 
 
@@ -60,7 +60,7 @@ def test_histories(text: str, seconds: int) -> None:
 )
 def test_horizons(text: str, seconds: int | None) -> None:
     spec = ForecastSpec(horizon=text)
-    assert list(forecast_spec.check(spec)) == []
+    assert list(limits.check(spec, forecast_spec.PATH)) == []
     assert forecast_spec.settings_of(spec).horizon == seconds
 
 
@@ -69,14 +69,14 @@ MANY = ("holidays", ["2026-12-25"] * 1001, "holidays: Too many: 1001: must have 
 
 @pytest.mark.parametrize(("field", "value", "said"), [*answers("autoscaling/forecast", "refused"), MANY])
 def test_refused_values(field: str, value: Any, said: str) -> None:
-    (violation,) = forecast_spec.check(ForecastSpec(**{field: value}))
+    (violation,) = limits.check(ForecastSpec(**{field: value}), forecast_spec.PATH)
     assert str(violation) == f"spec.forecast.{said}"
 
 
 @pytest.mark.parametrize("zone", ["", "Europe/Bonn", "localtime", "right/UTC", "../UTC", "/".join("A" * 300)])
 def test_a_zone_that_there_is_not_is_a_fault_of_a_file_and_stops_no_scaling(zone: str) -> None:
     spec = ForecastSpec(time_zone=zone)
-    assert list(forecast_spec.check(spec)) == []
+    assert list(limits.check(spec, forecast_spec.PATH)) == []
     said = f'spec.forecast.timeZone: Invalid value: "{zone}": {ZONE}'
     assert [str(each) for each in forecast_spec.check_zone(spec)] == [said]
     with pytest.raises(ValueError, match="must be a time zone") as caught:
@@ -146,7 +146,7 @@ def test_a_written_spec_is_read_again(spec: ForecastSpec) -> None:
 def test_any_text_is_a_field_or_a_sentence(text: str) -> None:
     with contextlib.suppress(ValueError):
         spec = forecast_spec.read_annotation(text)
-        assert list(forecast_spec.check(spec)) == []
+        assert list(limits.check(spec, forecast_spec.PATH)) == []
         assert forecast_spec.settings_of(spec).mode == spec.mode
 
 

@@ -56,10 +56,9 @@ def test_a_container_resource_has_the_name_of_its_resource() -> None:
     ]
 
 
-def test_each_metric_once_and_each_throughput_positive() -> None:
-    assert _check([("jobs", "1"), ("jobs", "0")], JOBS) == [
-        'spec.pendingCapacity[1].podThroughput: Invalid value: "0": must be positive',
-        'spec.pendingCapacity[1].metric: Duplicate value: "jobs"',
+def test_each_metric_once() -> None:
+    assert _check([("jobs", "1"), ("jobs", "2")], JOBS) == [
+        'spec.pendingCapacity[1].metric: Duplicate value: "jobs"'
     ]
 
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.autoscaling import scale_down
-from adapter.model.autoscaling.scale_down import IDLE, Drain, ScaleDown, read_annotation, write_annotation
+from adapter.model.autoscaling import limits, scale_down
+from adapter.model.autoscaling.scale_down import (
+    IDLE,
+    PATH,
+    Drain,
+    ScaleDown,
+    read_annotation,
+    write_annotation,
+)
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, Span
 from tests.support.answers import answers
@@ -69,7 +76,8 @@ def test_without_the_option_nothing_more_is_scraped() -> None:
     ],
 )
 def test_faults(spec: ScaleDown, fault: str) -> None:
-    assert [str(each) for each in scale_down.check(spec, metrics(QUEUE))] == [fault]
+    faults = *limits.check(spec, PATH), *scale_down.check(spec, metrics(QUEUE))
+    assert [str(each) for each in faults] == [fault]
 
 
 def test_the_default_metric_has_values_of_pods() -> None:
@@ -98,5 +106,5 @@ def test_faults_of_annotations(text: str, sentence: str) -> None:
 @given(st.text())
 def test_any_metric_is_read_as_it_is_written(name: str) -> None:
     spec = ScaleDown(IDLE, metric=name)
-    if not any(scale_down.check(spec, ())) and name.strip() == name and len(name) < 400:
+    if not any(limits.check(spec, PATH)) and name.strip() == name and len(name) < 400:
         assert read_annotation(write_annotation(spec)) == spec
