@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are generated from code: ``python -m scripts.generate.docs``."""
+"""The pages and tables of docs that are generated from code: ``python -m scripts.generate.docs``."""
 
 import inspect
 import json
@@ -15,6 +15,7 @@ from adapter.config.option_fields import Command, by_group, flags_of, spelled
 from adapter.config.pflag import Flag
 from adapter.model.autoscaling.view import VERSION, AutoscalerView, FleetView
 from adapter.telemetry import metrics
+from scripts.generate import field_tables
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
 
@@ -141,3 +142,5 @@ PAGES: Mapping[str, Callable[[], str]] = {
 if __name__ == "__main__":
     for name, render in PAGES.items():
         (DOCS / name).write_text(render())
+    for path in (field_tables.DOCS / name for name in field_tables.PAGES):
+        path.write_text(field_tables.render(path.read_text()))

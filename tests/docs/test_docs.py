@@ -18,7 +18,7 @@ from adapter.telemetry import metrics
 from fastpath_tools.check import lint
 from fastpath_tools.live import chart_values as helm_values
 from fastpath_tools.live import preview
-from scripts.generate import docs
+from scripts.generate import docs, field_tables
 from tests.support import rendered
 from tests.support.world import compile_text
 
@@ -74,6 +74,13 @@ def test_the_map_leads_to_every_page() -> None:
     decisions = (ROOT / "docs" / "decisions" / "README.md").read_text()
     for page in ROOT.glob("docs/decisions/*.md"):
         assert page.name == "README.md" or f"({page.name})" in decisions, page.name
+
+
+@pytest.mark.parametrize("page", field_tables.PAGES)
+def test_tables_of_fields_are_up_to_date(page: str) -> None:
+    text = (field_tables.DOCS / page).read_text()
+    assert "<!-- fields of " in text
+    assert field_tables.render(text) == text, "run python -m scripts.generate.docs"
 
 
 @pytest.mark.parametrize("name", docs.PAGES)
