@@ -156,7 +156,7 @@ _ANY = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.floats()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=6)
     | st.sampled_from(["1", "500m", "1Ki", "x"]),
     lambda below: (
