@@ -41,7 +41,7 @@ from tests.support.tls import Authority
 
 SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "metrics-api")
 REGISTERED = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io", "v1beta1.metrics.k8s.io")
-DEEP = '{"items": [' + '{"a":' * 1500 + "1" + "}" * 1500 + "]}"
+DEEP = '{"items": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}"
 
 Ask = Callable[[MetricsAPI], Awaitable[Sequence[Any]]]
 
