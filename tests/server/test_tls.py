@@ -79,7 +79,9 @@ async def test_its_file_is_its_own_authority(tmp_path: Path) -> None:
 
     pair = tls.ensure_self_signed(tmp_path / "pair", Now())
     certificate = tls.ServingCertificate(pair)
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=certificate.context)
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=certificate.context
+    )
     trust = ssl.create_default_context(cafile=str(pair.certificate))
     for name in ("127.0.0.1", "localhost"):
         _, writer = await asyncio.open_connection(
