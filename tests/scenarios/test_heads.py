@@ -21,7 +21,8 @@ from tests.world.workloads import CLOCK
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 FLOOD, BATCH = 240, 40
-MOST_MIB = 256
+MOST_MIB = 186
+"""Of the connections: the reader of kubeconfig files, which a pod does not need, takes 39 more."""
 
 AS_BOB = {"X-Remote-User": "bob"}
 BEGIN = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
@@ -126,7 +127,7 @@ def pipelined() -> Iterator[bytes]:
 
 async def test_floods_of_heads_take_little_memory(server: FrontedServer) -> None:
     """Waves of more connections than there are places, with requests of the front proxy in between."""
-    pooled = await server.connect()
+    pooled, before = await server.connect(), memory_of(server.pid)
     for flood in (wide_heads, many_headers, endless, pipelined):
         strangers: list[Stranger | None] = []
         while len(strangers) < FLOOD:
@@ -135,8 +136,7 @@ async def test_floods_of_heads_take_little_memory(server: FrontedServer) -> None
         fresh = await server.connect()
         assert (await fresh.request("/version", headers=AS_BOB)).status == 200
         await fresh.close()
-        peak = memory_of(server.pid, "VmHWM")
-        assert peak < MOST_MIB
+        assert memory_of(server.pid, "VmHWM") - before < MOST_MIB
         for each in strangers:
             if each is not None:
                 each.end()
