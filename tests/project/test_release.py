@@ -123,10 +123,12 @@ def test_notes_are_the_section_of_the_changelog(
     )
 
 
-def test_the_unreleased_changes_are_well_formed() -> None:
+def test_the_changes_are_well_formed() -> None:
     """They become notes: each paragraph and item one line, no link left that only a folder resolves."""
     script = _load("release-notes")
-    text = script.link(script.unwrap(script.section(script.CHANGELOG.read_text(), "Unreleased")), "BASE/")
+    changelog = script.CHANGELOG.read_text()
+    newest = "".join(script.section(changelog, version) for version in ("Unreleased", "0.1.0"))
+    text = script.link(script.unwrap(newest), "BASE/")
     assert all(line.startswith(("- ", "### ", "  |")) for line in text.splitlines() if line), text
     assert "](docs/" not in text
 
