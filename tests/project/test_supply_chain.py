@@ -92,7 +92,7 @@ def _licences(name: str) -> set[str]:
     """Return what the metadata of a package says, by SPDX's names."""
     metadata = importlib.metadata.metadata(name)
     classifiers = metadata.get_all("Classifier") or []
-    stated = metadata.get("License-Expression") or metadata.get("License") or ""
+    (stated, *_) = metadata.get_all("License-Expression") or metadata.get_all("License") or [""]
     if not stated or stated in SPELLINGS:
         stated = stated or next((each for each in classifiers if each.startswith("License ::")), "")
         stated = SPELLINGS.get(stated.rpartition(":: ")[2], stated)
