@@ -102,7 +102,7 @@ def main(name: str, corpus: Path) -> None:
     def read(data: bytes) -> None:
         with contextlib.suppress(
             errors.FastpathError, UnicodeDecodeError
-        ):  # readers of text get no other bytes
+        ):  # text is decoded before
             target.read(data)
 
     atheris.Setup([sys.argv[0], str(corpus), *sys.argv[3:]], read)
