@@ -100,9 +100,7 @@ def main(name: str, corpus: Path) -> None:
         (corpus / f"seed-{number}").write_bytes(seed)
 
     def read(data: bytes) -> None:
-        with contextlib.suppress(
-            errors.FastpathError, UnicodeDecodeError
-        ):  # text is decoded before
+        with contextlib.suppress(errors.FastpathError, UnicodeDecodeError):  # text is decoded before
             target.read(data)
 
     atheris.Setup([sys.argv[0], str(corpus), *sys.argv[3:]], read)
