@@ -1,10 +1,24 @@
-"""The reflector against a scripted API server: versions, pauses and failures, step by step."""
+"""The reflector against a scripted API server, step by step.
+
+`scripts/reflector` has stories of the kind pods. Below each line is what is asked for then, after how long a
+pause, and what is logged. After `> ` something happens:
+
+- `start FACT ...` begins: an `optional` kind, `relist` seconds between lists where a watch is refused,
+  watches that last for `watched` seconds, or numbers of `chance`.
+- `listed VERSION`, and `watched EVENT ...` with the versions of events, or of bookmarks with a `+`, answer
+  what was asked for last. A watch ends then; one that is `silent SECONDS` breaks. `fail STATUS COUNT` fails
+  so often, `fail-for-days` so often that only the end is shown.
+- `state` says what a question is answered, and which failures are counted and reported.
+
+`scripts/test tests/kubernetes/cache/test_reflector.py --update` writes it.
+"""
 
 import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +32,13 @@ from adapter.model.objects.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog
 from tests.support.clock import FakeClock
+from tests.support.scripts import Scripts
 from tests.support.waiting import running, until
 
 _found = BUILTIN.lookup("pods")
 assert _found is not None
 PODS: APIResource = _found
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "reflector")
 
 Step = errors.KubernetesError | list[WatchEvent[PartialMetadata]] | float | str
 """What a list or a watch comes to: an error, the events of a watch that then ends, the silent seconds of a
@@ -30,28 +46,41 @@ watch that then breaks, the version of a list.
 """
 
 
+def failure(status: int, reason: str = "reason") -> errors.KubernetesError:
+    return errors.KubernetesError(status, reason, f"cannot: {status}")
+
+
+def event(word: str) -> WatchEvent[PartialMetadata]:
+    version = word.removeprefix("+")
+    if word != version:
+        return WatchEvent("BOOKMARK", None, version)
+    return WatchEvent("MODIFIED", PartialMetadata("a", "default", None, version), version)
+
+
 class ScriptedServer:
-    """An API server that does what it is told, in order, then hangs.
+    """An API server that answers as it is told, and until then not at all."""
 
-    Notes versions asked for and pauses taken.
-    """
-
-    def __init__(self, clock: FakeClock, *steps: Step) -> None:
-        self.clock = clock
-        self.monitoring = Monitoring()
-        self.steps = iter(steps)
-        self.asked: list[str] = []
-        self.durations: list[float] = []
-        self.pauses: list[float] = []
-        self.done = asyncio.Event()
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.log: list[str] = []
         self.watched = 0.0
+        self._pause = ""
+        self._asked = asyncio.Event()
+        self._steps: asyncio.Queue[Step] = asyncio.Queue()
 
-    async def next(self) -> Step:
-        step = next(self.steps, None)
-        if step is None:
-            self.done.set()
-            await asyncio.Event().wait()
-        assert step is not None
+    async def answer(self, *steps: Step) -> None:
+        """Answer requests, until the next one."""
+        for step in steps:
+            await self._asked.wait()
+            self._asked.clear()
+            self._steps.put_nowait(step)
+        await self._asked.wait()
+
+    async def _next(self, request: str) -> Step:
+        self.log.append(f"{self._pause}{request}")
+        self._pause = ""
+        self._asked.set()
+        step = await self._steps.get()
         if isinstance(step, errors.KubernetesError):
             raise step
         return step
@@ -64,8 +93,7 @@ class ScriptedServer:
         resource_version: str,
         lose: Callable[[Unreadable], None],
     ) -> str:
-        self.asked.append(f"list {resource_version}")
-        step = await self.next()
+        step = await self._next(f"list {resource_version}")
         assert isinstance(step, str)
         deliver([PartialMetadata("a", "default")])
         return step
@@ -74,9 +102,7 @@ class ScriptedServer:
     async def watch_objects(
         self, source: ListWatch[Any], *, resource_version: str, duration: float, silence: float
     ) -> AsyncIterator[Any]:
-        self.asked.append(f"watch {resource_version}")
-        self.durations.append(duration)
-        step = await self.next()
+        step = await self._next(f"watch {resource_version}")
         assert isinstance(step, list | float)
 
         async def events() -> AsyncIterator[list[WatchEvent[PartialMetadata]]]:
@@ -90,213 +116,112 @@ class ScriptedServer:
         yield events()
 
     async def sleep(self, seconds: float) -> None:
-        self.pauses.append(round(seconds, 3))
+        self._pause += f"after {seconds:.4g} s: "
         self.clock.advance(seconds)
         await asyncio.sleep(0)
 
 
-async def play(
-    *steps: Step,
-    random: Callable[[], float] = lambda: 0.0,
-    watched: float = 0.0,
-    periods: ReflectorPeriods = ReflectorPeriods(),  # noqa: B008 - it is frozen
-    until_failed: bool = False,
-    optional: bool = False,
-) -> tuple[ScriptedServer, ObjectCache[PartialMetadata], ProblemLog]:
-    clock = FakeClock()
-    script = ScriptedServer(clock, *steps)
-    script.watched = watched
-    faults = ProblemLog(script.monitoring, clock)
-    client: Any = script
-    context = ReflectorContext(client, clock, script.monitoring, faults, random, script.sleep, periods)
-    source = ListWatch(PARTIAL_METADATA, PODS, optional=optional)
-    reflector = ObjectCache(source, context, lambda *_: None, "pods")
-    async with running(reflector.run()):
-        await script.done.wait()
-        if until_failed:
-            await until(lambda: reflector.error)
-    return script, reflector, faults
+class ReflectorScript:
+    """The words of a story of a reflector; it runs until the story ends."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.running = contextlib.AsyncExitStack()
+        self.server = ScriptedServer()
+        self.monitoring = Monitoring()
+        self._caplog = caplog
+        caplog.set_level("INFO")
+
+    async def start(self, *facts: str, answer: float = 30.0) -> None:
+        given = dict(fact.partition("=")[::2] for fact in facts)
+        self.server.watched = float(given.get("watched", 0))
+        chance = itertools.cycle(map(float, given.get("chance", "0").split(",")))
+        client: Any = self.server
+        clock = self.server.clock
+        self.problems = ProblemLog(self.monitoring, clock)
+        context = ReflectorContext(
+            client,
+            clock,
+            self.monitoring,
+            self.problems,
+            lambda: next(chance),
+            self.server.sleep,
+            ReflectorPeriods(relist=float(given.get("relist", 30)), answer=answer),
+        )
+        source = ListWatch(PARTIAL_METADATA, PODS, optional="optional" in given)
+        self.reflector = ObjectCache(source, context, lambda *_: None, "pods")
+        await self.running.enter_async_context(running(self.reflector.run()))
+        await self.server.answer()
+
+    def news(self) -> list[str]:
+        news = [*self.server.log, *(f"log: {text}" for text in self._caplog.messages)]
+        self.server.log.clear()
+        self._caplog.clear()
+        return news
+
+    async def listed(self, version: str) -> None:
+        await self.server.answer(version)
+
+    async def watched(self, *words: str) -> None:
+        await self.server.answer([event(word) for word in words])
+
+    async def silent(self, seconds: str) -> None:
+        await self.server.answer(float(seconds))
+
+    async def fail(self, status: str, count: str = "1") -> None:
+        await self.server.answer(*[failure(int(status))] * int(count))
+
+    async def fail_for_days(self, status: str, count: str) -> None:
+        await self.fail(status, count)
+        del self.server.log[:-1]
+
+    async def state(self) -> list[str]:
+        try:
+            await self.reflector.wait_synced()
+        except errors.SourceError as error:
+            answer = str(error)
+        else:
+            answer = f"pods: {self.reflector.count()}"
+        problems = self.problems.active().items()
+        return [
+            answer,
+            *(f"counted: {reason}: {count}" for reason, count in self.counted().items()),
+            *(f"reported: {kind} {name}: {text}" for (kind, name), text in problems),
+        ]
+
+    def counted(self) -> dict[str, str]:
+        """Return the number of failures by reason."""
+        pattern = r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)'
+        return dict(re.findall(pattern, self.monitoring.exposition()))
 
 
-def failure(status: int, reason: str = "reason") -> errors.KubernetesError:
-    return errors.KubernetesError(status, reason, f"cannot: {status}")
+@pytest.fixture
+async def script(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ReflectorScript]:
+    made = ReflectorScript(caplog)
+    async with made.running:
+        yield made
 
 
-def event(version: int, kind: str = "MODIFIED") -> WatchEvent[PartialMetadata]:
-    changed = None if kind == "BOOKMARK" else PartialMetadata("a", "default", None, str(version))
-    return WatchEvent(kind, changed, str(version))
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+async def test_script(title: str, script: ReflectorScript, pytestconfig: pytest.Config) -> None:
+    await SCRIPTS.play(title, script, pytestconfig, script.news)
 
 
-@pytest.mark.parametrize(
-    ("steps", "asked"),
-    [
-        pytest.param(
-            ["7", [event(9)], []], ["list 0", "watch 7", "watch 9", "watch 9"], id="versions are followed",
-        ),
-        pytest.param(
-            ["7", [event(9, "BOOKMARK")]], ["list 0", "watch 7", "watch 9"], id="a bookmark moves on",
-        ),
-        pytest.param(
-            ["7", failure(0), [event(8)]], ["list 0", "watch 7", "watch 7", "watch 8"], id="a server away",
-        ),
-        pytest.param(["7", failure(503)], ["list 0", "watch 7", "watch 7"], id="a server busy"),
-        pytest.param(
-            ["7", failure(410), "20"], ["list 0", "watch 7", "list ", "watch 20"], id="a version forgotten",
-        ),
-        pytest.param(
-            ["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"],
-            id="forgotten, then busy",
-        ),
-        pytest.param(
-            ["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal",
-        ),
-        pytest.param(
-            ["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"],
-            id="a server put back in time",
-        ),
-        pytest.param(
-            ["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"],
-            id="a gateway that waited in vain",
-        ),
-        pytest.param([failure(503), "7"], ["list 0", "list 0", "watch 7"], id="a failed first list"),
-        pytest.param([failure(410), "7"], ["list 0", "list ", "watch 7"], id="a first list that expires"),
-    ],
-)  # fmt: skip
-async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
-    script, _, _ = await play(*steps)
-    assert script.asked == asked
-
-
-async def test_an_optional_kind_that_is_not_found_for_a_moment_keeps_its_objects() -> None:
-    """An API server that starts has not read the definitions of kinds yet."""
-    _, reflector, _ = await play("7", failure(410), failure(404), optional=True)
-    assert reflector.count() == 1
-
-
-async def test_reasons_are_distinguished_within_a_bound() -> None:
+async def test_reasons_are_distinguished_within_a_bound(script: ReflectorScript) -> None:
     """They are labels of a metric, and an API server may write what it likes."""
-    script, _, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
-    exposition = script.monitoring.exposition()
-    counts = dict(
-        re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition)
-    )
+    await script.start()
+    await script.server.answer(*[failure(0, f"Reason{number % 60}") for number in range(100)])
+    counts = script.counted()
     assert len(counts) == 41
     assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
 
 
-RECOVERED = (failure(0), failure(0), "7", [event(8)], failure(0))
-
-
-@pytest.mark.parametrize(
-    ("steps", "watched", "pauses"),
-    [
-        pytest.param([failure(0)] * 8, 0.0, [0.8, 1.6, 3.2, 6.4] + [8.0] * 4, id="doubled"),
-        pytest.param(RECOVERED, 121.0, [0.8, 1.6, 0.8], id="from the start after 121 s without failures"),
-        pytest.param(RECOVERED, 60.0, [0.8, 1.6, 3.2], id="doubled on after a short success"),
-        pytest.param(
-            ["7", failure(410), "8", failure(410), "9", failure(410)], 0.0, [1.6, 3.2],
-            id="none before the first list of an expired watch",
-        ),
-    ],
-)  # fmt: skip
-async def test_pauses(steps: Sequence[Step], watched: float, pauses: list[float]) -> None:
-    script, reflector, _ = await play(*steps, watched=watched)
-    assert script.pauses == pauses
-    assert reflector.synced == ("7" in steps)
-
-
-async def test_pauses_are_stretched_by_chance() -> None:
-    random = itertools.cycle([0.5, 0.25])
-    script, _, _ = await play(*[failure(0)] * 3, random=lambda: next(random))
-    assert script.pauses == [1.2, 2.0, 4.8]
-
-
-async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
-    script, reflector, faults = await play("7", [], [], [event(8)])
-    assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
-    assert script.pauses == [0.8, 1.6]
-    assert "the watch ended at once without an event" in str(reflector.error)
-    assert list(faults.active()) == [("informer", "pods")]
-
-
-async def test_a_watch_in_which_nothing_changes_is_renewed_without_a_word(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level("INFO")
-    script, reflector, faults = await play("7", 120.0)
-    assert script.asked == ["list 0", "watch 7", "watch 7"]
-    assert (script.pauses, reflector.error, faults.active()) == ([], None, {})
-    assert "watch lost" not in caplog.text
-    assert 'reason="Timeout"' not in script.monitoring.exposition()
-
-
-async def test_a_refused_watch_is_tried_again_in_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    """An API server that has just started refuses what the roles allow, for a moment."""
-    caplog.set_level("INFO")
-    script, _, faults = await play("7", failure(403), failure(403), [event(8)])
-    assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
-    assert script.pauses == [1.0, 2.0]
-    assert list(faults.active()) == []
-    assert caplog.text.count("watch refused; it is tried again") == 1
-
-
-async def test_a_watch_that_stays_refused_is_replaced_by_lists() -> None:
-    denied = failure(403)
-    steps: list[Step] = ["7", *[denied] * 5, "8", denied, "9", denied, "10", denied]
-    script, _, faults = await play(*steps)
-    assert " ".join(script.asked).replace("watch", "w").replace("list", "l") == (
-        "l 0 w 7 w 7 w 7 w 7 w 7 l 7 w 8 l 8 w 9 l 9 w 10 l 10"
-    )
-    assert script.pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    assert list(faults.active()) == [("watch", "pods")]
-
-
-async def test_while_a_watch_is_refused_old_objects_are_listed() -> None:
-    denied = failure(403)
-    periods = ReflectorPeriods(relist=2.0)
-    script, _, _ = await play("7", denied, denied, "8", denied, "9", "10", denied, periods=periods)
-    assert script.asked == [
-        *("list 0", "watch 7", "watch 7", "list 7", "watch 8", "list 8"), "list 9", "watch 10", "list 10",
-    ]  # fmt: skip
-    assert script.pauses == [1.0, 2.0, 2.0, 2.0, 2.0]
-
-
-async def test_a_list_of_a_version_that_the_server_does_not_know_is_repeated_at_once() -> None:
-    """An API server that has started knows older versions only until something is written.
-
-    That it was away before makes the next list no later.
-    """
-    away: list[Step] = [failure(0)] * 4
-    script, _, faults = await play("7", *away, failure(404), failure(504), "9", [event(10)])
-    assert script.asked[-4:] == ["list 7", "list ", "watch 9", "watch 10"]
-    assert script.pauses == [0.8, 1.6, 3.2, 6.4, 8.0]
-    assert list(faults.active()) == [("informer", "pods")]
-
-
-async def test_a_version_that_is_refused_again_and_again_is_no_loop() -> None:
-    steps: list[Step] = [failure(504), "7"]
-    script, _, _ = await play("7", *steps * 4)
-    assert script.pauses == [1.6, 3.2, 6.4]
-
-
 @pytest.mark.parametrize("steps", [["7"], []], ids=["watch", "list"])
-async def test_a_request_without_an_answer_ends(steps: list[Step]) -> None:
-    script, reflector, _ = await play(*steps, periods=ReflectorPeriods(answer=0.01), until_failed=True)
-    assert str(reflector.error) == f"cannot {'watch' if steps else 'list'} pods: no answer within 0.01 s"
-    assert script.pauses[:1] == [0.8]
-
-
-async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it() -> None:
-    _, reflector, _ = await play(failure(429))
-    assert not reflector.refused
-    with pytest.raises(errors.NotSyncedError, match="the first list has not arrived yet: cannot: 429"):
-        await reflector.wait_synced()
-
-
-async def test_days_of_failures_are_no_end() -> None:
-    script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
-    assert reflector.synced
-    assert script.pauses[-1] == 12.0
+async def test_a_request_without_an_answer_ends(steps: list[Step], script: ReflectorScript) -> None:
+    await script.start(answer=0.01)
+    await script.server.answer(*steps)
+    verb = "watch" if steps else "list"
+    await until(lambda: any(line.startswith(f"after 0.8 s: {verb}") for line in script.server.log))
+    assert str(script.reflector.error) == f"cannot {verb} pods: no answer within 0.01 s"
 
 
 def test_a_step_that_raises_keeps_no_other_item_from_its_turn() -> None:
