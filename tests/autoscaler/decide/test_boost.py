@@ -1,6 +1,17 @@
-"""Raises beside a native autoscaler: what is done, what is held, when it is left alone."""
+"""Raises beside a native autoscaler: what is done, what is held, when it is left alone.
+
+`scripts/floors` has stories of the floor of a boosted HPA. After `> ` something happens:
+
+- `raised FROM TO` is a raise of ours, `scaled REPLICAS BY` what another client writes, or `us`.
+- `hpa FIELD=VALUE ...` is what the HPA shows, and how it is boosted; `most REPLICAS` its maximum.
+- `at SECONDS` is a time, from the beginning; `demoted BY` a demotion that was published before.
+- `advise WANTED REPLICAS` is a recommendation that differs, or does not.
+
+`scripts/test tests/autoscaler/decide/test_boost.py --update` writes what is remembered and told then.
+"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +25,7 @@ from adapter.autoscaler.decide import sync as syncing
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.guards import boost as boosting
 from adapter.autoscaler.decide.guards.boost import DEMOTED_FOR, NOTHING, Boost, Boosting
-from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
+from adapter.autoscaler.decide.guards.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
@@ -47,11 +58,13 @@ from tests.support.scaling import (
     pods_metric,
     reading,
 )
+from tests.support.scripts import Scripts
 
 BAND = Band(0.9, 1.1)
 ON = Boost(BOOST, digest="one")
 ADVISED = Boost(ADVISE, digest="one")
 NATIVE = "kube-controller-manager"
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "floors")
 
 
 def raised(replicas: int, before: int = 4, *, at: int = NOW, hold: int = 30 * SECOND) -> Floor:
@@ -205,145 +218,78 @@ def test_how_long_it_is_held(given: dict[str, Any], spans: list[int | None], hol
     assert boosting.begin(NOTHING, 4, 8, boost, known, NOW) == raised(8, hold=hold * SECOND)
 
 
-def follow(memory: Boosting, boost: Boost = ON, after: int = 0, **bounds: Any) -> Boosting:
-    return boosting.follow(memory, boost, BAND, NOW + after, **bounds)
+class FloorScript:
+    """A boosted HPA at 4 replicas whose target others scale too."""
+
+    def __init__(self) -> None:
+        self._boost = ON
+        self._now: int = NOW
+        self._memory = Memory(conflicts=ConflictState(known=4))
+        self.most("40")
+
+    def most(self, replicas: str) -> None:
+        self._spec = autoscaler(METRICS, maxReplicas=int(replicas), behavior={})
+
+    def at(self, seconds: str) -> str:
+        self._now = NOW + round(float(seconds) * SECOND)
+        return self._follow()
+
+    def hpa(self, *words: str) -> str:
+        given: dict[str, Any] = dict(word.split("=") for word in words)
+        if "shown" in given:
+            given["shown"] = int(given["shown"])
+        self._boost = self._boost._replace(**given)
+        return self._follow()
+
+    def raised(self, before: str, replicas: str) -> str:
+        floor = boosting.begin(self._memory.boost, int(before), int(replicas), self._boost, [], self._now)
+        state = msgspec.structs.replace(self._memory.conflicts, known=int(replicas))
+        self._memory = msgspec.structs.replace(self._memory.with_floor(floor), conflicts=state)
+        return self._state()
+
+    def scaled(self, replicas: str, by: str) -> list[str]:
+        seen_now, manager = int(replicas), OWN if by == "us" else by
+        scale = ScaleObservation(seen_now, manager)
+        self._memory, change = memories.observe(self._spec, self._memory, scale, self._now, self._boost)
+        event = change and memories.change_event(self._memory, change, seen_now, self._boost)
+        assert not self._memory.conflicts.is_paused(self._now)
+        return [self._state(), *([event.reason] if event else [])]
+
+    def demoted(self, by: str) -> str:
+        demotion = Demotion(FineInstant(self._now + DEMOTED_FOR), by, self._boost.digest)
+        boost = msgspec.structs.replace(self._memory.boost, demotion=demotion)
+        self._memory = msgspec.structs.replace(self._memory, boost=boost)
+        return self._follow()
+
+    def advise(self, wanted: str, count: str) -> str:
+        boost, event = boosting.advise(self._memory.boost, int(wanted), int(count), self._boost, self._now)
+        self._memory = msgspec.structs.replace(self._memory, boost=boost)
+        return f"{event.type}: {event.message}" if event else "nothing is told"
+
+    def _follow(self) -> str:
+        band, most = self._spec.band, self._spec.limits.highest
+        boost = boosting.follow(self._memory.boost, self._boost, band, self._now, most=most)
+        self._memory = msgspec.structs.replace(self._memory, boost=boost)
+        return self._state()
+
+    def _state(self) -> str:
+        memory, said = self._memory.boost, ["no floor"]
+        if floor := memory.floor:
+            facts = ("excused",) * floor.excused + ("stands",) * floor.stands
+            shown = "not shown" if floor.shown is None else "shown"
+            left = f"for {(floor.until - self._now) / SECOND:g} s"
+            said = [f"floor {floor.replicas} from {floor.raised_from} {left}", shown, *facts]
+        if memory.reversals:
+            said.append(f"{len(memory.reversals)} reversal")
+        if demotion := memory.demotion:
+            assert boosting.only_advised(memory, self._boost, self._now)
+            said.append(f"demoted by {demotion.by} for {(demotion.until - self._now) / SECOND:g} s")
+        return ", ".join(said)
 
 
-def test_it_ends_its_hold_after_it_was_shown() -> None:
-    boost = ON._replace(shown=7)
-    assert follow(HELD, boost, 20 * SECOND) is HELD
-
-    memory = follow(HELD, boost._replace(shown=8), 21 * SECOND)
-    assert memory.floor is not None
-    assert (memory.floor.shown, memory.floor.until) == (NOW + 21 * SECOND, NOW + 51 * SECOND)
-    # that it is not shown any more later changes nothing
-    assert follow(memory, boost, 51 * SECOND - 1) is memory
-    assert follow(memory, boost, 51 * SECOND).floor is None
-
-
-@pytest.mark.parametrize(("count", "is_shown"), [(18, False), (19, True), (21, True)])
-def test_what_is_within_tolerance_has_shown_it(count: int, *, is_shown: bool) -> None:
-    floor = follow(Boosting(raised(20)), ON._replace(shown=count)).floor
-    assert floor is not None
-    assert (floor.shown is not None) is is_shown
-
-
-def test_a_floor_is_no_more_than_may_be_today() -> None:
-    shown = follow(HELD, ON._replace(shown=6), most=6).floor
-    assert shown is not None
-    assert shown.shown == NOW
-    assert lower(HELD, 6, "kubectl", most=6) == (HELD, False, False)
-
-
-ENDS: dict[str, tuple[Boosting, Boost, int]] = {
-    "though it never was shown": (HELD, ON, LONGEST),
-    "with the boost": (HELD, ADVISED, 0),
-    "with the handshake": (HELD, ON._replace(fault="no handshake"), 0),
-    "with a demotion that was adopted": (msgspec.structs.replace(HELD, demotion=DEMOTED.demotion), ON, 0),
-}
-
-
-@pytest.mark.parametrize(("memory", "boost", "after"), ENDS.values(), ids=ENDS)
-def test_it_ends(memory: Boosting, boost: Boost, after: int) -> None:
-    assert follow(NOTHING) is NOTHING
-    assert follow(HELD, ON, LONGEST - 1).floor is not None
-    assert follow(memory, boost, after).floor is None
-
-
-def test_a_further_raise_begins_anew() -> None:
-    shown = follow(HELD, ON._replace(shown=8), SECOND)
-
-    assert boosting.begin(shown, 8, 16, ON, [], NOW + 2 * SECOND) == raised(16, before=8, at=NOW + 2 * SECOND)
-
-
-# -- reversals -----------------------------------------------------------------------------------------------
-
-
-def lower(
-    memory: Boosting, replicas: int, by: str, boost: Boost = ON, after: int = 0, **bounds: Any
-) -> tuple[Boosting, bool, bool]:
-    """Return the memory after a change to `replicas`, whether it reverts a raise, and whether it demotes."""
-    change = ForeignChange(-1, by)
-    memory, change = boosting.judge(memory, replicas, change, boost, BAND, NOW + after, **bounds)
-    return memory, change.reverses, change.starts_pause
-
-
-def raise_again(memory: Boosting, before: int, replicas: int, boost: Boost = ON, after: int = 0) -> Boosting:
-    floor = boosting.begin(memory, before, replicas, boost, [], NOW + after)
-    return msgspec.structs.replace(memory, floor=floor)
-
-
-@pytest.mark.parametrize(
-    ("held", "replicas", "reverses"),
-    [(8, 8, False), (8, 9, False), (8, 20, False), (20, 19, False), (20, 18, True), (None, 1, False)],
-)
-def test_what_takes_a_raise_back(held: int | None, replicas: int, *, reverses: bool) -> None:
-    """A raise does not, nor does a count within tolerance, nor any count without a floor."""
-    memory = NOTHING if held is None else Boosting(raised(held))
-
-    after, is_reversal, _ = lower(memory, replicas, "kubectl")
-
-    assert (is_reversal, after is memory) == (reverses, not reverses)
-
-
-def test_the_native_controller_is_excused_once() -> None:
-    """After a conflict it writes what it had decided on the old count."""
-    stale = ON._replace(shown=4)
-    memory, reverses, _ = lower(HELD, 5, NATIVE, stale)
-    assert not reverses
-
-    # our further raise answers that; the next time it counts
-    memory = raise_again(memory, 5, 8, stale, SECOND)
-    assert lower(memory, 5, NATIVE, stale, 2 * SECOND)[1:] == (True, False)
-
-
-def test_a_raise_after_one_that_was_shown_may_be_excused_again() -> None:
-    memory, _, _ = lower(HELD, 5, NATIVE)
-    memory = follow(raise_again(memory, 5, 8), ON._replace(shown=8))
-    memory = raise_again(memory, 8, 16)
-
-    assert lower(memory, 8, NATIVE, ON._replace(shown=8))[1:] == (False, False)
-
-
-@pytest.mark.parametrize(
-    ("by", "shown"), [("argocd-controller", 4), (NATIVE, 8)], ids=["another writer", "it has seen our count"]
-)
-def test_no_other_write_is_excused(by: str, shown: int) -> None:
-    memory = follow(HELD, ON._replace(shown=shown))
-
-    assert lower(memory, 4, by, ON._replace(shown=shown))[1:] == (True, False)
-
-
-@pytest.mark.parametrize("after", [299 * SECOND, 300 * SECOND])
-def test_two_within_five_minutes_end_it(after: int) -> None:
-    memory, _, _ = lower(HELD, 4, "argocd")
-    memory, *outcome = lower(raise_again(memory, 4, 8), 4, "argocd", after=after)
-
-    assert outcome == [True, after < 300 * SECOND]
-    if after < 300 * SECOND:
-        assert memory.floor is None
-        assert memory.demotion == Demotion(FineInstant(NOW + after + DEMOTED_FOR), "argocd", "one")
-        assert boosting.only_advised(memory, ON, NOW + after)
-
-
-def test_a_reversal_of_long_ago_is_forgotten() -> None:
-    memory, _, _ = lower(HELD, 4, "argocd")
-
-    assert follow(memory, after=299 * SECOND).reversals == (NOW,)
-    assert follow(memory, after=300 * SECOND).reversals == ()
-
-
-@pytest.mark.parametrize(
-    ("boost", "after"),
-    [(ON, DEMOTED_FOR), (ON._replace(digest="two"), 0)],
-    ids=["in time", "with another spec"],
-)
-def test_a_demotion_ends(boost: Boost, after: int) -> None:
-    memory = Boosting(demotion=Demotion(FineInstant(NOW + DEMOTED_FOR), "argocd", "one"))
-
-    assert boosting.only_advised(memory, ON, NOW)
-    assert not boosting.only_advised(memory, boost, NOW + after)
-    assert follow(memory, boost, after).demotion is None
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+async def test_script(title: str, pytestconfig: pytest.Config) -> None:
+    await SCRIPTS.play(title, FloorScript(), pytestconfig)
 
 
 @pytest.mark.parametrize(("by", "demotes", "words"), answers("decide/boost", "reversals"))
@@ -355,13 +301,6 @@ def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool
     assert words in event.message
 
 
-def test_a_write_without_a_response_stands_once_its_count_shows() -> None:
-    memory = Memory(conflicts=ConflictState(known=8)).with_floor(raised(8))
-    memory, change = memories.observe(PREPARED, memory, ScaleObservation(8, OWN), NOW, ON)
-
-    assert (change, memory.boost.floor) == (None, msgspec.structs.replace(raised(8), stands=True))
-
-
 def test_whose_zero_it_is_follows_its_manager() -> None:
     memory = Memory(conflicts=ConflictState(known=0, own_zero=True))
     memory, change = memories.observe(PREPARED, memory, ScaleObservation(0, "kubectl"), NOW)
@@ -369,51 +308,7 @@ def test_whose_zero_it_is_follows_its_manager() -> None:
     assert (change, memory.conflicts.own_zero) == (None, False)
 
 
-def test_a_change_is_judged_where_it_is_noticed() -> None:
-    memory = Memory(conflicts=ConflictState(known=8), boost=HELD)
-    memory, change = memories.observe(PREPARED, memory, ScaleObservation(4, "argocd"), NOW, ON)
-
-    assert change is not None
-    assert (change.reverses, change.starts_pause) == (True, False)
-    event = memories.change_event(memory, change, 4, ON)
-    assert event is not None
-    assert event.message.startswith("argocd scaled the target from 8 to 4 replicas")
-    assert not memory.conflicts.is_paused(NOW)
-
-    memory, change = memories.observe(PREPARED, memory, ScaleObservation(8, OWN), NOW, ON)
-    assert change is not None
-    assert memories.change_event(memory, change, 8, ON) is None
-    memory, change = memories.observe(PREPARED, memory, ScaleObservation(4, "argocd"), NOW, ON)
-    assert change is not None
-    assert change.starts_pause
-    assert memory.boost.demotion is not None
-
-
 # -- advice --------------------------------------------------------------------------------------------------
-
-
-def test_advice_is_told_when_it_has_differed_for_a_period() -> None:
-    memory, event = boosting.advise(NOTHING, 8, 4, ADVISED, NOW)
-    assert event is None
-    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 15 * SECOND)
-    assert event is None
-    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 16 * SECOND)
-    assert event is not None
-    assert (event.type, event.message) == ("Normal", "recommends 9 replicas, spec has 4, for 16s")
-    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 615 * SECOND)
-    assert event is None
-    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 616 * SECOND)
-    assert event is not None
-
-
-def test_advice_that_is_followed_begins_anew() -> None:
-    memory, _ = boosting.advise(NOTHING, 8, 4, ADVISED, NOW)
-    memory, event = boosting.advise(memory, 8, 8, ADVISED, NOW + 15 * SECOND)
-    assert (memory, event) == (NOTHING, None)
-    assert boosting.advise(memory, 8, 8, ADVISED, NOW) == (memory, None)
-    memory, _ = boosting.advise(memory, 8, 4, ADVISED, NOW + 16 * SECOND)
-    _, event = boosting.advise(memory, 8, 4, ADVISED, NOW + 17 * SECOND)
-    assert event is None
 
 
 @pytest.mark.parametrize(("boost", "told"), [(ADVISED, True), (ON, False)])
@@ -567,15 +462,6 @@ def test_what_a_wrong_clock_published_ends_in_time() -> None:
     assert memory.floor is not None
     assert memory.demotion is not None
     assert (memory.floor.until, memory.demotion.until) == (NOW + LONGEST, NOW + DEMOTED_FOR)
-
-
-def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
-    memory = Memory(conflicts=ConflictState(known=2), boost=HELD)
-    memory, change = memories.observe(PREPARED, memory, ScaleObservation(5, NATIVE), NOW, ON)
-
-    assert change is not None
-    assert not change.reverses
-    assert memory.boost is HELD
 
 
 def test_without_values_there_is_no_advice() -> None:
