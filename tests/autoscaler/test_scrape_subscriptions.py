@@ -1,8 +1,21 @@
-"""Whose pods are scraped, as autoscalers, targets, pods and rules change."""
+"""Whose pods are scraped, as autoscalers, targets, pods and rules change.
+
+`scripts/subscriptions` has stories of the autoscaler web, whose target has the selector app=web and the pod
+a. After `> ` something happens:
+
+- `put METRIC ...` puts the autoscaler, `remove` removes it. `pods NAME ...` are those of the target from now
+  on, or `unlisted`, and `target` is its selector, `unknown` or `missing`.
+- `join` and `leave` are decisions that follow the target too, `select SELECTOR` one that has read a newer
+  scale.
+- `rules` are with a scrape, without, or none.
+
+Below it is what is scraped then, and what is followed, with a number for each time that this begins.
+`scripts/test tests/autoscaler/test_scrape_subscriptions.py --update` writes it.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +28,6 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.metrics import SeriesInfo
 from adapter.model.objects.label_selectors import LabelSelector
@@ -23,6 +35,8 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, pods_metric
+from tests.support.scripts import Scripts
+from tests.support.waiting import running
 from tests.support.world import RulesWorld, compile_text, scraped_pod, world
 
 RULES = """
@@ -35,7 +49,8 @@ rules:
 LISTS = {"all": (SeriesInfo("depth", frozenset({"namespace", "pod"}), 3),)}
 KEY = Key("default", "web")
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
-A, B = scraped_pod("a", "10.0.0.1"), scraped_pod("b", "10.0.0.2")
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
+SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "subscriptions")
 
 
 class Kept:
@@ -62,10 +77,15 @@ class Kept:
     leave = close
 
 
+def at(selector: str) -> ScaleTarget:
+    return ScaleTarget(1, 1, selector, "1", "", "/scale")
+
+
 class Around:
     def __init__(self) -> None:
         self.target: ScaleTarget | Unfound = at("app=web")
-        self.pods: tuple[WatchedPod, ...] | Exception = (A,)
+        self.pods: tuple[WatchedPod, ...] | Exception = (scraped_pod("a", ADDRESSES["a"]),)
+        self.targets_made = 0
         self.targets_open: list[Kept] = []
         self.pods_open: list[Kept] = []
         self.selectors: list[str] = []
@@ -74,6 +94,7 @@ class Around:
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
     ) -> Kept:
         assert (namespace, reference) == ("default", WEB)
+        self.targets_made += 1
         return Kept(self.targets_open, changed, lambda: self.target)
 
     def follow_pods(self, namespace: str, selector: LabelSelector, follower: Follower) -> Kept:
@@ -81,142 +102,83 @@ class Around:
         return Kept(self.pods_open, follower.changed, lambda: self.pods)
 
 
-def at(selector: str) -> ScaleTarget:
-    return ScaleTarget(1, 1, selector, "1", "", "/scale")
+class SubscriptionScript:
+    """What a line of a story does."""
 
-
-def autoscaler(*metrics: str) -> FastPathAutoscaler:
-    return fpa([*(pods_metric(name=name) for name in metrics), cpu_metric()])
-
-
-@asynccontextmanager
-async def wanting(rules: str = RULES) -> AsyncIterator[tuple[RulesWorld, Around, ScrapeSubscriptions]]:
-    async with world(rules, lists=LISTS) as here:
-        around = Around()
-        targets: Any = SimpleNamespace(follow=around.follow_target)
-        pods: Any = SimpleNamespace(follow=around.follow_pods)
-        followers = TargetFollowers(targets, pods)
+    def __init__(self, here: RulesWorld) -> None:
+        self._here = here
+        self._around = Around()
+        targets: Any = SimpleNamespace(follow=self._around.follow_target)
+        pods: Any = SimpleNamespace(follow=self._around.follow_pods)
+        self._followers = TargetFollowers(targets, pods)
         endpoints: Any = SimpleNamespace(wake=asyncio.Event())
-        yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()), endpoints)
+        self._told = 0
+        self.wants = ScrapeSubscriptions(here.scraped, self._followers, Defects(Monitoring()), endpoints)
+        here.relister.subscribe(self.wants.rules_changed.set)
 
+    def put(self, *metrics: str) -> str:
+        self.wants.put(fpa([*(pods_metric(name=name) for name in metrics), cpu_metric()]))
+        return self._state()
 
-def scraped(here: RulesWorld) -> list[str]:
-    return sorted(target.pod for target in here.targets())
+    def remove(self) -> str:
+        self.wants.remove(KEY)
+        return self._state()
 
+    def pods(self, *names: str) -> str:
+        found = tuple(scraped_pod(name, ADDRESSES[name]) for name in names if name in ADDRESSES)
+        self._around.pods = found or NotSyncedError("first list of pods is not in")
+        return self._tell(self._around.pods_open)
 
-async def test_the_pods_of_the_target_as_they_come_and_go() -> None:
-    async with wanting() as (here, around, wants):
-        wants.put(autoscaler("depth", "other"))
-        assert scraped(here) == ["a"]
-        assert around.selectors == ["default/web default app=web"]
+    def target(self, *words: str) -> str:
+        state = " ".join(words)
+        unfound = {"unknown": Unfound("the cache is not in", known=False), "missing": Unfound("not found")}
+        self._around.target = unfound.get(state) or at(state)
+        return self._tell(self._around.targets_open)
 
-        around.pods = (A, B)
-        around.pods_open[0].changed()
-        assert scraped(here) == ["a", "b"]
-        around.pods = (B,)
-        around.pods_open[0].changed()
-        assert scraped(here) == ["b"]
+    def join(self) -> str:
+        self._follower = self._followers.join(KEY, WEB, self._note)
+        return self._state()
 
-        wants.remove(KEY)
-        wants.remove(KEY)
-        assert scraped(here) == []
-        assert around.targets_open == around.pods_open == []
+    def select(self, selector: str) -> str:
+        self._follower.select(selector)
+        return self._state()
 
+    def leave(self) -> str:
+        self._follower.leave(self._note)
+        assert not self._followers.open
+        return self._state()
 
-async def test_another_selector_and_a_target_that_goes() -> None:
-    async with wanting() as (here, around, wants):
-        wants.put(autoscaler("depth"))
-        around.target = at("app=new")
-        around.pods = (B,)
-        around.targets_open[0].changed()
-        assert scraped(here) == ["b"]
-        assert (around.selectors[-1], len(around.pods_open)) == ("default/web default app=new", 1)
+    async def rules(self, kind: str) -> str:
+        texts = {
+            "scrape": RULES,
+            "plain": RULES.replace("  scrape: {port: metrics}\n", ""),
+            "none": "rules: []",
+        }
+        await self._here.relister.adopt(compile_text(texts[kind]))
+        await asyncio.sleep(0.1)
+        return self._state()
 
-        around.target = Unfound("the cache is not in", known=False)
-        around.targets_open[0].changed()
-        assert scraped(here) == ["b"], "what is not known changes nothing"
-        around.target = Unfound("not found")
-        around.targets_open[0].changed()
-        assert (scraped(here), around.pods_open) == ([], [])
-        around.target = at("app=new")
-        around.targets_open[0].changed()
-        assert scraped(here) == ["b"]
+    def _note(self) -> None:
+        self._told += 1
 
+    def _tell(self, kept: list[Kept]) -> str:
+        for each in kept[:1]:
+            each.changed()
+        return self._state()
 
-async def test_decisions_and_scrapes_follow_a_target_together() -> None:
-    async with wanting() as (here, around, wants):
-        wants.put(autoscaler("depth"))
-        told: list[str] = []
-
-        def changed() -> None:
-            told.append("changed")
-
-        follower = wants.followers.join(KEY, WEB, changed)
-        assert (len(around.targets_open), len(around.pods_open)) == (1, 1)
-        # A decision has read a newer scale than the cache of targets has.
-        around.pods = (B,)
-        follower.select("app=new")
-        around.pods_open[0].changed()
-        assert (scraped(here), around.selectors[-1]) == (["b"], "default/web default app=new")
-        assert told == ["changed"]
-        around.target = at("app=new")
-        around.targets_open[0].changed()
-        assert (scraped(here), len(around.selectors), len(around.pods_open)) == (["b"], 2, 1)
-
-        wants.remove(KEY)
-        assert scraped(here) == []
-        assert (len(around.targets_open), len(around.pods_open)) == (1, 1), "decisions go on"
-        follower.leave(changed)
-        assert around.targets_open == around.pods_open == []
-        assert not wants.followers.open
-
-
-@pytest.mark.parametrize("selector", ["", "a b"])
-async def test_a_target_with_an_invalid_selector_has_no_pods(selector: str) -> None:
-    async with wanting() as (here, around, wants):
-        around.target = at(selector)
-        wants.put(autoscaler("depth"))
-
-        assert (scraped(here), around.pods_open) == ([], [])
-
-
-async def test_pods_that_are_not_listed_yet_are_waited_for() -> None:
-    async with wanting() as (here, around, wants):
-        around.pods = NotSyncedError("first list of pods is not in")
-        wants.put(autoscaler("depth"))
-        assert scraped(here) == []
-        around.pods = (A,)
-        around.pods_open[0].changed()
-        assert scraped(here) == ["a"]
-
-
-async def test_a_changed_autoscaler() -> None:
-    async with wanting() as (here, around, wants):
-        wants.put(autoscaler("depth"))
-        first = around.targets_open[0]
-        wants.put(autoscaler("depth"))
-        assert around.targets_open == [first], "nothing that matters has changed"
-        wants.put(autoscaler("depth", "other"))
-        assert around.targets_open != [first]
-        assert scraped(here) == ["a"]
-        wants.put(autoscaler())
-        assert (scraped(here), around.targets_open) == ([], [])
+    def _state(self) -> str:
+        around, told = self._around, ["decisions are told"] * self._told
+        self._told = 0
+        scraped = " ".join(sorted(target.pod for target in self._here.targets())) or "nothing"
+        targets = f"target {around.targets_made}" if around.targets_open else "no target"
+        pods = [f"pods {len(around.selectors)} of {around.selectors[-1]}" for _ in around.pods_open]
+        return ", ".join([f"scrapes {scraped}", targets, *pods, *told])
 
 
 @pytest.mark.looptime
-async def test_other_rules() -> None:
-    async with wanting("rules: []") as (here, around, wants):
-        here.relister.subscribe(wants.rules_changed.set)
-        task = asyncio.create_task(wants.run())
-        wants.put(autoscaler("depth"))
-        assert around.targets_open == []
-
-        await here.relister.adopt(compile_text(RULES))
-        await asyncio.sleep(0.1)
-        assert scraped(here) == ["a"]
-
-        await here.relister.adopt(compile_text(RULES.replace("  scrape: {port: metrics}\n", "")))
-        await asyncio.sleep(0.1)
-        assert (scraped(here), around.targets_open) == ([], [])
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+@pytest.mark.parametrize("title", SCRIPTS.titles)
+async def test_script(title: str, pytestconfig: pytest.Config) -> None:
+    async with world(RULES, lists=LISTS) as here:
+        script = SubscriptionScript(here)
+        async with running(script.wants.run()):
+            await SCRIPTS.play(title, script, pytestconfig)
