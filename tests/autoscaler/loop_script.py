@@ -17,7 +17,7 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler, full_status
 from adapter.model.objects.pods import PodFacts
 from adapter.model.ready_times import UNKNOWN, PodStart
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, write_instant
 from tests.autoscaler.loop_facts import LoopFacts
 from tests.autoscaler.looped import HPA, OWN, window
 from tests.autoscaler.specs import read_spec
@@ -201,8 +201,15 @@ class LoopScript(LoopFacts):
         self.bench.controller.remove(self.bench.state.key)
 
     def set(self, name: str, replicas: str, writer: str, *how: str) -> None:
-        uid = next((word[4:] for word in how if word.startswith("uid=")), "")
-        self.bench.server.set(name, int(replicas), writer.strip("-"), told="untold" not in how, uid=uid)
+        """Scale as another client, `since` so many seconds after the beginning, by its own clock."""
+        server, words = self.bench.server, dict(word.partition("=")[::2] for word in how)
+        server.set(
+            name, int(replicas), writer.strip("-"), told="untold" not in words, uid=words.get("uid", "")
+        )
+        if since := words.get("since"):
+            time = since if since == "soon" else write_instant(NOW + int(since) * SECOND)
+            server.scales[name] = server.scales[name]._replace(since=time)
+            server.tell(name)
 
     def tell(self, name: str = "web") -> None:
         self.bench.server.tell(name)

@@ -4,20 +4,18 @@ import asyncio
 import itertools
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.transport import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Floor, floor_of
-from adapter.model.timestamps import SECOND, FineInstant, Span, write_instant
+from adapter.model.timestamps import SECOND
 from tests.autoscaler.looped import HPA, NATIVE, ON, OWN, LoopBench
 from tests.support.controller import QUEUE, WatchedServer, fpa, shown_document
-from tests.support.scaling import NOW, cpu_metric, pods
+from tests.support.scaling import cpu_metric, pods
 
 # -- any timeline --------------------------------------------------------------------------------------------
 
@@ -253,88 +251,7 @@ async def test_a_minimum_of_zero_that_rests_on_the_handshake(bench: LoopBench) -
     assert not bench.state.spec.violations
 
 
-@pytest.mark.parametrize("answered", [True, False])
-async def test_the_later_of_two_writes_is_held(bench: LoopBench, *, answered: bool) -> None:
-    """The lesser count was made though its answer was lost; then what was published was right again, and
-    written on top.
-    """
-    server, sent = bench.server, list[int]()
-
-    async def acquire(target: ScaleTarget) -> None:
-        if not sent:
-            bench.want(6)
-            bench.clock.seconds += 1
-
-    async def put_scale(target: ScaleTarget, replicas: int) -> str:
-        sent.append(replicas)
-        server.set("web", replicas, "fastpath", told=False)
-        if replicas == 6:
-            bench.want(8)
-            raise KubernetesError(0, RESET, "cut")
-        if answered:
-            return server.scales["web"].resource_version
-        raise KubernetesError(0, "Timeout", "no answer")
-
-    server.acquire = acquire  # type: ignore[method-assign]  # the wait for a write slot
-    server.put_scale = put_scale  # type: ignore[method-assign]  # the answer to the first write is lost
-    await bench.begin_boosted(8, ON._replace(shown=4))
-    assert sent == [6, 8]
-    assert bench.floors.replicas() == 8
-    assert bench.floors.entries["uid-1"].stands is answered
-
-
 # -- a change of leader --------------------------------------------------------------------------------------
-
-RAISED = Floor(
-    "default",
-    "web",
-    "uid-1",
-    8,
-    FineInstant(NOW + LONGEST),
-    4,
-    FineInstant(NOW - 5 * SECOND),
-    hold=Span(30 * SECOND),
-    stands=True,
-)
-SLOW = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}}
-
-
-@pytest.mark.parametrize("set_by", [0, 7200 * SECOND])
-@pytest.mark.parametrize(("stands", "seconds", "count"), [(True, 54, 8), (True, 56, 12), (False, 54, 8)])
-async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
-    bench: LoopBench, *, stands: bool, seconds: int, count: int, set_by: int
-) -> None:
-    bench.clock.skew += set_by / SECOND
-    await bench.step()
-    bench.want(20)
-    bench.clock.seconds += seconds
-    until, raised_at = (FineInstant(at + set_by) for at in (RAISED.until, RAISED.raised_at))
-    published = msgspec.structs.replace(RAISED, stands=stands, until=until, raised_at=raised_at)
-    bench.boost(ON._replace(shown=8), 8, published, "fastpath", behavior=SLOW)
-    await bench.step()
-    assert bench.server.scales["web"].replicas == count
-
-
-@pytest.mark.parametrize("set_by", [0, 7200, -7200])
-@pytest.mark.parametrize(
-    ("age", "count"),
-    [(62, 12), (30, 8), (-1800, 8), (None, 8)],
-    ids=["a minute ago", "lately", "a clock ahead", "no time"],
-)
-async def test_a_raise_without_a_floor_counts_from_when_it_was_written(
-    bench: LoopBench, age: int | None, count: int, set_by: int
-) -> None:
-    bench.clock.skew += set_by
-    await bench.step()
-    since = "soon" if age is None else write_instant(NOW + (set_by - age) * SECOND)
-    bench.want(20)
-    bench.server.set("web", 8, "fastpath", told=False)
-    bench.server.scales["web"] = bench.server.scales["web"]._replace(since=since)
-    bench.server.tell("web")
-    bench.pods.pods["app=web"] = pods(20)
-    bench.boost(ON._replace(shown=8), behavior=SLOW)
-    await bench.step()
-    assert bench.server.scales["web"].replicas == count
 
 
 async def test_an_autoscaler_of_ours_may_have_the_same_name(bench: LoopBench) -> None:
