@@ -65,89 +65,67 @@ class PodScript:
     """A watch that is fed by hand, its followers, and what is said of them."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
-        self.told: list[str] = []
-        self.followed: dict[str, Following] = {}
-        self.begin("0")
+        self._told: list[str] = []
+        self._followed: dict[str, Following] = {}
+        self.at("0")
 
-    def begin(self, seconds: str) -> None:
-        self.clock = FakeClock(JANUARY + float(seconds))
-        self.watch = PodCache(unconnected(self.clock))
-        self.watch.synced = True
-        list(self.watch.listed(""))
+    def at(self, seconds: str) -> None:
+        self._clock = FakeClock(JANUARY + float(seconds))
+        self._watch = PodCache(unconnected(self._clock))
+        self._watch.synced = True
+        list(self._watch.listed(""))
 
-    def put(self, text: str) -> None:
-        words, brace, more = text.partition(" {")
-        name, *described = words.split(" ")
+    def wait(self, seconds: str) -> None:
+        self._clock.advance(float(seconds))
+
+    def put(self, *words: str) -> list[str]:
+        text, brace, more = " ".join(words).partition(" {")
+        name, *described = text.split(" ")
         pod = document(name, described, brace.strip() + more)
-        self.watch.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
-        self.watch.end_batch()
-        self.said += [f"told: {' '.join(sorted(self.told))}"] * bool(self.told)
-        self.told.clear()
+        self._told.clear()
+        self._watch.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
+        self._watch.end_batch()
+        return [f"told: {' '.join(sorted(self._told))}"] * bool(self._told)
 
-    def follow(self, text: str) -> None:
-        name, selector = text.split(" ", 1)
-        self.followed[name] = Following(
-            self.watch, "default", parse_selector(selector), f"default/{name}", lambda: self.told.append(name)
+    def remove(self, name: str) -> None:
+        self._watch.remove("default", name)
+
+    def follow(self, name: str, *words: str) -> None:
+        selector = parse_selector(" ".join(words))
+        self._followed[name] = Following(
+            self._watch, "default", selector, f"default/{name}", lambda: self._told.append(name)
         )
 
-    def look(self, name: str) -> None:
-        found = self.watch.find("default", name)
+    def close(self, name: str) -> None:
+        self._followed.pop(name).close()
+
+    def look(self, name: str) -> str:
+        found = self._watch.find("default", name)
         assert found is not None
-        requests = {
-            container.name: {
-                resource: str(quantity)
-                for resource, quantity in (
-                    (container.resources and container.resources.requests) or {}
-                ).items()
-            }
-            for container in found.containers
-        }
+        asked = {each.name: (each.resources and each.resources.requests) or {} for each in found.containers}
         facts = {
             "started": found.started,
             "cost": found.cost,
             "ports": found.spec.ports,
             "owners": found.port_owners,
-            "requests": requests,
+            "requests": {name: {of: str(each) for of, each in some.items()} for name, some in asked.items()},
         }
-        self.said.append(json.dumps(facts, sort_keys=True))
+        return json.dumps(facts, sort_keys=True)
 
-    def ready(self, namespace: str) -> None:
-        web = Following(self.watch, "default", parse_selector("app=web"), "default/web")
-        now = self.clock.monotonic()
-        for whose, times in (("app=web", web.became_ready), ("all", self.watch.became_ready(namespace))):
-            self.said.append(f"{whose}: {json.dumps({name: now - time for name, time in times.items()})}")
+    def who(self) -> list[str]:
+        return [f"{name}: {' '.join(each.selected_by or ())}" for name, each in self._followed.items()]
+
+    def ready(self, namespace: str = "default") -> list[str]:
+        web = Following(self._watch, "default", parse_selector("app=web"), "default/web")
+        times = {"app=web": web.became_ready, "all": self._watch.became_ready(namespace)}
         web.close()
-
-    def happen(self, verb: str, rest: str) -> None:
-        match verb:
-            case "at":
-                self.begin(rest)
-            case "put":
-                self.put(rest)
-            case "remove":
-                self.watch.remove("default", rest)
-            case "wait":
-                self.clock.advance(float(rest))
-            case "follow":
-                self.follow(rest)
-            case "close":
-                self.followed.pop(rest).close()
-            case "look":
-                self.look(rest)
-            case "who":
-                self.said += [
-                    f"{name}: {' '.join(each.selected_by or ())}" for name, each in self.followed.items()
-                ]
-            case _:
-                self.ready(rest or "default")
+        now = self._clock.monotonic()
+        return [
+            f"{whose}: {json.dumps({name: now - time for name, time in since.items()})}"
+            for whose, since in times.items()
+        ]
 
 
 @pytest.mark.parametrize("title", SCRIPTS.titles)
-def test_script(title: str, pytestconfig: pytest.Config) -> None:
-    script = PodScript()
-    for line in SCRIPTS.lines(title):
-        script.said.append(f"> {line}")
-        verb, _, rest = line.partition(" ")
-        script.happen(verb, rest)
-    SCRIPTS.check(title, script.said, pytestconfig)
+async def test_script(title: str, pytestconfig: pytest.Config) -> None:
+    await SCRIPTS.play(title, PodScript(), pytestconfig)

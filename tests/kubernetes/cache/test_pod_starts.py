@@ -14,7 +14,7 @@ A line of a file in ``tests/data/ready-times`` is a PodList, as ``kubectl get po
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,9 @@ def recorded(name: str) -> list[list[JSON]]:
     return [json.loads(line)["items"] for line in lines]
 
 
-def pods_of(text: str) -> list[JSON]:
+def pods_of(words: Iterable[str]) -> list[JSON]:
     """Return the pods that a line of a script names, with what is changed of them."""
-    names, brace, more = text.partition(" {")
+    names, brace, more = " ".join(words).partition(" {")
     found: list[JSON] = []
     for name in names.split():
         recording, line, number = name.split("/")
@@ -65,6 +65,9 @@ class StartsScript:
     """A cache that is fed by hand, and the ledger of some of its pods."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         self.cache = PodCache(unconnected())
         self._ledger = ReadyLedger()
         self._told = 0
@@ -73,39 +76,38 @@ class StartsScript:
     def _note(self) -> None:
         self._told += 1
 
-    def list(self, pods: Sequence[JSON]) -> None:
+    def take(self, name: str, count: str = "") -> None:
+        for pods in recorded(name)[: int(count) if count else None]:
+            self.list_pods(pods)
+
+    def list(self, *words: str) -> None:
+        self.list_pods(pods_of(words))
+
+    def list_pods(self, pods: Sequence[JSON]) -> None:
         """Take a list: pods that are not in it are gone."""
         listed = {pod["metadata"]["name"] for pod in pods}
-        for namespace, names in list(self.cache.listing("")):
+        for namespace, names in [*self.cache.listing("")]:
             for name in set(names) - listed:
                 self.cache.remove(namespace, name)
-        self.put(pods)
+        self.put_pods(pods)
         if not self.cache.synced:
             self.cache.synced = True
-            list(self.cache.listed(""))
+            for _ in self.cache.listed(""):
+                pass
 
-    def put(self, pods: Sequence[JSON]) -> None:
+    def put(self, *words: str) -> None:
+        self.put_pods(pods_of(words))
+
+    def put_pods(self, pods: Sequence[JSON]) -> None:
         for pod in pods:
             self.cache.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
         self.cache.end_batch()
 
-    def happen(self, verb: str, rest: str) -> Sequence[str]:
-        match verb:
-            case "take":
-                name, _, count = rest.partition(" ")
-                for pods in recorded(name)[: int(count) if count else None]:
-                    self.list(pods)
-            case "list":
-                self.list(pods_of(rest))
-            case "put":
-                self.put(pods_of(rest))
-            case "starting":
-                return [str(self._followed.starting)]
-            case "told":
-                return [f"{self._told} times"]
-            case _:
-                return self.look()
-        return ()
+    def starting(self) -> str:
+        return str(self._followed.starting)
+
+    def told(self) -> str:
+        return f"{self._told} times"
 
     def look(self) -> Sequence[str]:
         said = ["no starts"]
@@ -130,14 +132,8 @@ class StartsScript:
 
 
 @pytest.mark.parametrize("title", SCRIPTS.titles)
-def test_script(title: str, pytestconfig: pytest.Config) -> None:
-    script, said = StartsScript(), list[str]()
-    for line in SCRIPTS.lines(title):
-        verb, _, rest = line.partition(" ")
-        if verb == "begin":
-            script = StartsScript()
-        said += [f"> {line}", *(script.happen(verb, rest) if verb != "begin" else ())]
-    SCRIPTS.check(title, said, pytestconfig)
+async def test_script(title: str, pytestconfig: pytest.Config) -> None:
+    await SCRIPTS.play(title, StartsScript(), pytestconfig)
 
 
 @given(
@@ -159,7 +155,9 @@ def test_no_status_of_containers_spoils_a_pod(status: JSON) -> None:
     """A pod is decoded whenever it was before its container statuses were read."""
     known = {key: status[key] for key in status if "Statuses" in key}
     watched = StartsScript()
-    watched.list([])
-    watched.put([{"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"}}, "status": known}])
+    watched.list_pods([])
+    watched.put_pods(
+        [{"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"}}, "status": known}]
+    )
 
     assert [pod.name for pod in watched.cache.select("shop", WEB)] == ["p"]
