@@ -81,17 +81,12 @@ class HandFloors:
         else:
             self.entries[uid] = entry
 
-    def replicas(self) -> int:
-        """Return the floor of the only autoscaler."""
-        return sum(entry.replicas for entry in self.entries.values())
-
 
 class HandSchedules:
     """Schedules by autoscaler, set by hand."""
 
     def __init__(self) -> None:
         self.synced = True
-        self.computed = True
         self.by_key: Mapping[Key, tuple[Schedule, ...]] = {}
         self.excess = ""
 
@@ -99,15 +94,13 @@ class HandSchedules:
         return ()
 
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
-        if not (self.computed and self.synced):
+        if not self.synced:
             raise NotSyncedError("the bounds of its schedules are being computed")
         timeline, instant = BoundsTimeline(self.by_key.get(key, ()), excess=self.excess), now // SECOND
         return timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
 
     def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
         timeline = BoundsTimeline(self.by_key.get(key, ()))
-        if not self.computed:
-            return ()
         timeline.at(now // SECOND, lead)
         changes = timeline.changes(now // SECOND, until // SECOND, lead)
         return [(at * SECOND, bounds) for at, bounds in changes]
@@ -163,22 +156,13 @@ class LoopBench(Bench):
         boost: Boost = ON,
         replicas: int | None = None,
         published: Floor | None = None,
-        manager: str = "kubectl",
         **spec: Any,
     ) -> None:
-        """Put an HPA, and its target if `replicas` are given, as `manager` has set them."""
+        """Put an HPA, and its target if `replicas` are given."""
         if replicas is not None:
-            self.server.set("web", replicas, manager)
+            self.server.set("web", replicas)
             self.pods.pods["app=web"] = pods(20)
         self.controller.put(hpa(boost.mode, **spec), boost, published)
-
-    async def begin_boosted(
-        self, replicas_wanted: int, boost: Boost = ON, *, replicas: int = 4, **spec: Any
-    ) -> None:
-        """Put a boosted HPA whose queue asks for so many replicas, and decide it."""
-        self.want(replicas_wanted)
-        self.boost(boost, replicas, **spec)
-        await self.step()
 
     def change(self, name: str, **facts: Any) -> None:
         """Change what is known of one pod."""
@@ -186,6 +170,3 @@ class LoopBench(Bench):
         self.pods.pods["app=web"] = [
             msgspec.structs.replace(pod, **facts) if pod.name == name else pod for pod in listed
         ]
-
-    def reasons(self) -> list[str]:
-        return [event.reason for event in self.server.events]

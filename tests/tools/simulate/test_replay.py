@@ -19,7 +19,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import from_hpa
 from adapter.model.timestamps import SECOND
 from fastpath_tools import evaluate_document
 from fastpath_tools.simulate import recorded_replay as replay
-from tests.autoscaler import test_pending
+from tests.autoscaler.loop_script import LoopScript
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric, pods
 
@@ -101,19 +101,31 @@ async def test_half_an_hour_of_changing_load_replays_without_a_difference() -> N
     assert len(counts) > 15, "the load changed the count often"
 
 
+PENDING = """\
+want jobs=100
+put web 10 metrics=jobs maxReplicas=1000 up=1000/1 pendingCapacity=[{"metric":"jobs","podThroughput":"1"}]
+step
+starts 60
+step 1
+want jobs=200
+step 1
+make-pods
+grow jobs 200 10 60
+want jobs=1600
+step 1
+"""
+"""Lines of `tests/autoscaler/scripts/pending`."""
+
+
 async def test_pending_capacity_is_part_of_a_record() -> None:
-    bench = Bench()
-    bench.journal = Journal(keeps_inputs=True)
-    bench.start()
-    await test_pending.begin(bench, learned=True)
-    for second in range(1, 61):
-        test_pending.jobs(bench, 200 + 10 * second)
-        await bench.step(1)
-        test_pending.make_pods(bench, 2 + second)
-    test_pending.jobs(bench, 1600)
-    await bench.step(1)
-    export = debug.show(bench.controller, "default", "web", "").body.decode()
-    bench.close()
+    script = LoopScript()
+    script.bench.journal = Journal(keeps_inputs=True)
+    script.bench.start()
+    async with script.running:
+        for line in PENDING.splitlines():
+            await script.do([line])
+    export = debug.show(script.bench.controller, "default", "web", "").body.decode()
+    script.bench.close()
 
     done = replay.replay(export, "journal.json")
     assert (done.differences, done.first) == (0, None)
