@@ -308,26 +308,6 @@ def test_whose_zero_it_is_follows_its_manager() -> None:
     assert (change, memory.conflicts.own_zero) == (None, False)
 
 
-# -- advice --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("boost", "told"), [(ADVISED, True), (ON, False)])
-def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
-    scaler = boosted(8, boost=boost, behavior=QUICK)
-    scaler.counts((0, 16), 4)
-
-    assert [text.partition(":")[0] for text in scaler.told] == (["Normal ScalingAdvice"] if told else [])
-
-
-def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
-    made = decide(seen(4, 8))
-    assert (made.rescale, made.replicas) == (True, 8)
-    memory, events = memories.commit(Memory(boost=HELD), made, seen(4, 8), NOW, ON)
-
-    assert (memory.conflicts.known, memory.conflicts.ours, memory.boost) == (8, None, HELD)
-    assert [event.reason for event in events] == ["SuccessfulRescale"]
-
-
 # -- publishing ----------------------------------------------------------------------------------------------
 
 TIMES = st.integers(NOW, NOW + LONGEST).map(FineInstant)
