@@ -39,13 +39,13 @@ SHARDED = "ShardedListAndWatch"
 """The feature gate of lists and watches of ranges of hashes, alpha in 1.36."""
 
 _CONTROLLERS_RUN = (
-    "horizontal-pod-autoscaler-controller",
-    "deployment-controller",
-    "replicaset-controller",
-    "namespace-controller",
-    "clusterrole-aggregation-controller",
+    "horizontalpodautoscaling",
+    "deployment",
+    "replicaset",
+    "namespace",
+    "clusterrole-aggregation",
 )
-"""Their names since 1.28."""
+"""Their names of before 1.28, which later versions take too."""
 
 _AUDITED = {
     "apiVersion": "audit.k8s.io/v1",
