@@ -31,7 +31,7 @@ SERVED = {
 }
 
 
-class Reader(NamedTuple):
+class FuzzTarget(NamedTuple):
     """What reads an input, and the inputs to begin with."""
 
     read: Callable[[bytes], None]
@@ -83,11 +83,15 @@ def read_request(data: bytes) -> None:
 
 _ANSWERS = (ROOT / "tests" / "prometheus" / "documents" / "responses").read_bytes().splitlines()
 TARGETS = {
-    "exposition": Reader(read_exposition, [b't up{a="b"} 1 2\nx 3\n', b'oup{a="b"} 1 # {c="d"} 2\n# EOF\n']),
-    "answer": Reader(read_answer, [b"@" + line[2:] for line in _ANSWERS if line.startswith(b"> ")]),
-    "rules": Reader(read_rules, [path.read_bytes() for path in (ROOT / "docs" / "examples").glob("*.yaml")]),
-    "selector": Reader(read_selector, [b"a=b,c in (d,e),!f,g notin (h),i"]),
-    "request": Reader(
+    "exposition": FuzzTarget(
+        read_exposition, [b't up{a="b"} 1 2\nx 3\n', b'oup{a="b"} 1 # {c="d"} 2\n# EOF\n']
+    ),
+    "answer": FuzzTarget(read_answer, [b"@" + line[2:] for line in _ANSWERS if line.startswith(b"> ")]),
+    "rules": FuzzTarget(
+        read_rules, [path.read_bytes() for path in (ROOT / "docs" / "examples").glob("*.yaml")]
+    ),
+    "selector": FuzzTarget(read_selector, [b"a=b,c in (d,e),!f,g notin (h),i"]),
+    "request": FuzzTarget(
         read_request, [b"/namespaces/a/pods/*/m?labelSelector=a%3Db,c+in+(d)&metricLabelSelector=!x&limit=5"]
     ),
 }
