@@ -290,6 +290,18 @@ def blocks(page: str, info: str) -> list[str]:
     return re.findall(rf"^```{info}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
+def section(page: str, heading: str) -> str:
+    """Return what is below a heading of the second level."""
+    (found,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def commands(page: str, heading: str) -> list[str]:
+    """Return the command lines of a section, those that are indented, each whole."""
+    joined = re.sub(r"\\\n *", "", section(page, heading))
+    return re.findall(r"^    ((?:kubectl|fastpath|mkdir) .*)$", joined, re.MULTILINE)
+
+
 def prometheus_adapter_registration(name: str, port: int = 443) -> JSON:
     """Return an APIService as the chart of prometheus-adapter has it."""
     made = api_service(name, {"namespace": "monitoring", "name": "prometheus-adapter", "port": port})

@@ -1,0 +1,182 @@
+"""A whole cluster with kubelets, Prometheus in it, and Fastpath as the deploy guide installs it."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from tests.docs.shell import PageShell
+from tests.support import rendered, tools
+from tests.support.objects import plain
+from tests.support.rendered import JSON, ROOT
+
+HERE = Path(__file__).parent
+DEPLOY, UNINSTALL = (
+    (ROOT / "docs" / "guides" / f"{name}.md").read_text() for name in ("deploy", "uninstall")
+)
+SCALER, TOP = "The scaler", "CPU and memory: `kubectl top`"
+OURS = "fastpath.io/apiservice"
+MARK = {"fastpath.io/tests": "cluster"}
+OWN = ("shop", "monitoring")
+"""The namespaces that the pages name; these tests make them and delete them."""
+
+
+def with_resource(line: str) -> str:
+    """Return a command of the page with metrics.k8s.io among its groups."""
+    return line.replace("external.metrics.k8s.io ", "external.metrics.k8s.io,metrics.k8s.io ")
+
+
+class Site:
+    """The cluster. `fastpath` is the folder of the guide's kustomization."""
+
+    def __init__(self, kubeconfig: str, image: str, folder: Path) -> None:
+        self.image, self.kubeconfig, self.folder = image, kubeconfig, folder / "fastpath"
+        program = tools.require("kubectl", "kubernetes-client")
+        self._kubectl = [program, f"--kubeconfig={kubeconfig}"]
+        self.shell = PageShell(self.folder, self._kubectl, waits=True, kubelets=True, kubeconfig=kubeconfig)
+        self.installed = False
+        (folder / "manifests").symlink_to(rendered.MANIFESTS)
+
+    async def run(self, *arguments: str, stdin: str = "") -> tools.Finished:
+        return await tools.run(
+            *self._kubectl, *arguments, environment={"HOME": str(self.folder)}, stdin=stdin
+        )
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Return what kubectl prints; the test fails with its words."""
+        done = await self.run(*arguments, stdin=stdin)
+        assert done.status == 0, f"{arguments}: {done.stderr}"
+        return done.stdout
+
+    async def get(self, *arguments: str, namespace: str = "shop") -> Any:
+        return json.loads(await self.kubectl("get", *arguments, "-n", namespace, "-o", "json"))
+
+    async def raw(self, path: str) -> Any:
+        return json.loads(await self.kubectl("get", "--raw", path) or "null")
+
+    async def apply(self, *documents: JSON) -> None:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+        await self.kubectl("apply", "-f", "-", stdin=text)
+
+    async def apply_file(self, file: str, **values: object) -> None:
+        text = Template((HERE / file).read_text()).substitute(values, image=self.image)
+        await self.kubectl("apply", "-f", "-", stdin=text)
+
+    async def until(self, holds: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+        """Return the first true answer; else the test fails with the last one, or the last failure."""
+        ends = time.monotonic() + seconds  # noqa: TID251 - real time is what is bounded
+        last: object = None
+        while time.monotonic() < ends:  # noqa: TID251
+            try:
+                if last := await holds():
+                    return last
+            except AssertionError as error:
+                last = error
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"not within {seconds} s: {last!r}")
+
+    async def prepare(self) -> None:
+        """Make the namespaces, and Prometheus; a cluster with such namespaces of its own is left alone."""
+        for name in (*OWN, "fastpath"):
+            owner = await self.run("get", "namespace", name, "-o", "jsonpath={.metadata.labels}")
+            assert owner.status != 0, f"the cluster has a namespace {name}: these tests need one without it"
+        for name in OWN:
+            program = {"program.py": (HERE / "program.py").read_text()}
+            await self.apply(
+                plain("Namespace", name, labels=MARK), plain("ConfigMap", "program", name, data=program)
+            )
+        prometheus = os.environ.get("FASTPATH_CLUSTER_PROMETHEUS", "docker.io/prom/prometheus:v3.5.0")
+        await self.apply_file("monitoring.yaml", prometheus=prometheus)
+        await self.kubectl("rollout", "status", "-n", "monitoring", "deployment/prometheus", "--timeout=120s")
+
+    async def workload(self, name: str, replicas: int = 2) -> None:
+        await self.apply_file("workload.yaml", name=name, replicas=replicas)
+        await self.kubectl("rollout", "status", "-n", "shop", f"deployment/{name}", "--timeout=60s")
+
+    async def ask(self, name: str, path: str) -> Any:
+        """Ask a workload through the API server, as a client without a route to pods does."""
+        return await self.run("get", "--raw", f"/api/v1/namespaces/shop/services/{name}:8080/proxy{path}")
+
+    async def load(self, name: str, rate: float, path: str) -> JSON:
+        """Send so many requests a second to a workload from now on; return what became of those before."""
+        done = await self.ask("load", f"/load?rate={rate}&url=http://{name}.shop.svc:8080{path}")
+        assert done.status == 0, done.stderr
+        found: JSON = json.loads(done.stdout)
+        return found
+
+    async def replicas(self, name: str) -> int:
+        deployment = await self.get("deployment", name)
+        return int(deployment["spec"]["replicas"])
+
+    # The deploy guide.
+
+    def write_overlay(self, *sections: str, rules: str = "") -> None:
+        """Write the kustomization of the guide, with what further sections of it add, for the image."""
+        self.folder.mkdir(exist_ok=True)
+        (page,) = rendered.blocks(DEPLOY, "yaml")
+        document = yaml.safe_load(page)
+        name, _, tag = self.image.rpartition(":")
+        document["images"] = [{"name": "fastpath", "newName": name, "newTag": tag}]
+        certificates = document["components"].pop()
+        for title in sections:
+            for listed in re.findall(
+                r"^ +- (\.\./manifests/\S+)", rendered.section(DEPLOY, title), re.MULTILINE
+            ):
+                kind = "components" if "/components/" in listed else "resources"
+                document[kind] = [*dict.fromkeys([*document[kind], listed])]
+        document["components"].append(certificates)
+        (self.folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+        (self.folder / "rules.yaml").write_text(rules or (HERE / "rules.yaml").read_text())
+
+    async def make_certificates(self, *, resource: bool = False) -> None:
+        shutil.rmtree(self.folder / "certs", ignore_errors=True)
+        (line,) = rendered.commands(DEPLOY, "3. Your kustomization")[1:]
+        await self.shell.paste(with_resource(line) if resource else line)
+
+    async def apply_overlay(self) -> None:
+        await self.shell.paste("kubectl apply -k .")
+        deployments = await self.kubectl("get", "deployment", "-n", "fastpath", "-o", "name")
+        for name in deployments.split():
+            await self.kubectl("rollout", "status", "-n", "fastpath", name, "--timeout=120s")
+
+    async def install(self) -> None:
+        """Install what stories need, unless it is there."""
+        if not self.installed:
+            self.write_overlay(SCALER, TOP)
+            await self.make_certificates(resource=True)
+            await self.apply_overlay()
+            await self.kubectl("wait", "--for=condition=Available", "apiservice", "-l", OURS, "--timeout=60s")
+            self.installed = True
+
+    async def owners(self) -> dict[str, int]:
+        """Return how many slices each scaler has that renews its Lease."""
+        leases = (await self.get("leases", namespace="fastpath"))["items"]
+        holders = {each["metadata"]["name"]: each["spec"].get("holderIdentity") for each in leases}
+        alive = {holder: 0 for name, holder in holders.items() if "-member-" in name and holder}
+        for name, holder in holders.items():
+            if "-slice-" in name and holder in alive:
+                alive[holder] += 1
+        return alive
+
+    async def is_shared(self) -> bool:
+        return sorted((await self.owners()).values()) == [32, 32]
+
+    async def remove(self) -> None:
+        """Remove Fastpath as the page says."""
+        await self.shell.paste(*rendered.blocks(UNINSTALL, "sh remove"))
+        self.installed = False
+
+    async def close(self) -> None:
+        """Remove all that these tests have made."""
+        if self.installed:
+            await self.remove()
+        names = ("clusterrole/prometheus-tests", "clusterrolebinding/prometheus-tests")
+        await self.kubectl("delete", *(f"namespace/{name}" for name in OWN), *names, "--ignore-not-found")
