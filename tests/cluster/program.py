@@ -1,7 +1,7 @@
 """What runs in pods: a workload, a source of load, and the discovery of Prometheus.
 
 A workload answers `/wait?ms=N` after N ms and `/burn?ms=N` after N ms of processor time, `CONCURRENCY`
-requests at once; the others wait. `/queue?depth=N` sets a gauge. A source of load sends `/load?rate=N&url=URL`
+requests at once; others wait. `/queue?depth=N` sets a gauge. A source of load sends `/load?rate=N&url=URL`
 N requests a second, however late they are answered. `/discover/pods` lists pods with a port named metrics,
 and `/discover/nodes` kubelets, as http_sd_configs of Prometheus read them.
 """

@@ -101,6 +101,14 @@ class Site:
         await self.apply_file("workload.yaml", name=name, replicas=replicas)
         await self.kubectl("rollout", "status", "-n", "shop", f"deployment/{name}", "--timeout=60s")
 
+    async def autoscale(self, name: str, metric: str, by: str = "cat", minimum: int = 2) -> None:
+        """Make the HPA of a workload, or what a command of the guides makes of it."""
+        values = {"name": name, "metric": metric, "minimum": minimum}
+        (self.folder / f"{name}.yaml").write_text(
+            Template((HERE / "autoscaler.yaml").read_text()).substitute(values)
+        )
+        await self.shell.paste(f"{by} {name}.yaml | kubectl apply -f -")
+
     async def ask(self, name: str, path: str) -> Any:
         """Ask a workload through the API server, as a client without a route to pods does."""
         return await self.run("get", "--raw", f"/api/v1/namespaces/shop/services/{name}:8080/proxy{path}")
@@ -169,6 +177,12 @@ class Site:
     async def is_shared(self) -> bool:
         return sorted((await self.owners()).values()) == [32, 32]
 
+    async def deciding(self) -> str:
+        """Return the pod of the scaler that decides for namespace shop."""
+        slices = json.loads(await self.shell.paste("fastpath slices -o json"))["slices"]
+        owners = {each["owner"] for each in slices if each["autoscalers"]}
+        return str(owners.pop()) if len(owners) == 1 else ""
+
     async def remove(self) -> None:
         """Remove Fastpath as the page says."""
         await self.shell.paste(*rendered.blocks(UNINSTALL, "sh remove"))
@@ -180,3 +194,20 @@ class Site:
             await self.remove()
         names = ("clusterrole/prometheus-tests", "clusterrolebinding/prometheus-tests")
         await self.kubectl("delete", *(f"namespace/{name}" for name in OWN), *names, "--ignore-not-found")
+
+
+class Reader:
+    """A client that reads a metric again and again."""
+
+    def __init__(self, site: Site, path: str) -> None:
+        self._site, self._path = site, path
+        self.faults: list[str] = []
+        self.answers = 0
+
+    async def read(self) -> None:
+        while True:
+            done = await self._site.run("get", "--raw", self._path)
+            if done.status:
+                self.faults.append(done.stderr)
+            self.answers += 1
+            await asyncio.sleep(0.3)

@@ -1,32 +1,14 @@
 """The deploy guide, word by word, with the image of the Dockerfile."""
 
-import asyncio
 import json
 
 import pytest
 
-from tests.cluster.site import DEPLOY, SCALER, TOP, Site, with_resource
+from tests.cluster.site import DEPLOY, SCALER, TOP, Reader, Site, with_resource
 from tests.support import rendered
 from tests.support.waiting import running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-class Reader:
-    """A client that reads a metric again and again."""
-
-    def __init__(self, site: Site, path: str) -> None:
-        self._site, self._path = site, path
-        self.faults: list[str] = []
-        self.answers = 0
-
-    async def read(self) -> None:
-        while True:
-            done = await self._site.run("get", "--raw", self._path)
-            if done.status:
-                self.faults.append(done.stderr)
-            self.answers += 1
-            await asyncio.sleep(0.3)
 
 
 async def test_word_by_word(cluster_site: Site) -> None:
