@@ -24,6 +24,9 @@ DEPLOY, UNINSTALL = (
 )
 SCALER, TOP = "The scaler", "CPU and memory: `kubectl top`"
 OURS = "fastpath.io/apiservice"
+QUEUE = (
+    "{type: External, external: {metric: {name: queue_depth}, target: {type: AverageValue, averageValue: 5}}}"
+)
 MARK = {"fastpath.io/tests": "cluster"}
 OWN = ("shop", "monitoring")
 """The namespaces that the pages name; these tests make them and delete them."""

@@ -5,16 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.site import Reader, Site
+from tests.cluster.site import QUEUE, Reader, Site
 from tests.support.objects import plain
 from tests.support.waiting import running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.integration, pytest.mark.timeout(300)]
 
 METRICS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/inflight"
-QUEUE = (
-    "{type: External, external: {metric: {name: queue_depth}, target: {type: AverageValue, averageValue: 5}}}"
-)
 
 
 async def test_a_container_that_is_killed(site: Site) -> None:
