@@ -129,8 +129,11 @@ class Site:
 
     # The deploy guide.
 
-    def write_overlay(self, *sections: str, rules: str = "") -> None:
-        """Write the kustomization of the guide, with what further sections of it add, for the image."""
+    def write_overlay(self, *sections: str, own_resource_rules: bool = False) -> None:
+        """Write the kustomization of the guide, with what further sections of it add, for the image.
+
+        With rules of their own for CPU, as the guide of CPU at one second has them, and idle scale-down.
+        """
         self.folder.mkdir(exist_ok=True)
         (page,) = rendered.blocks(DEPLOY, "yaml")
         document = yaml.safe_load(page)
@@ -143,9 +146,16 @@ class Site:
             ):
                 kind = "components" if "/components/" in listed else "resources"
                 document[kind] = [*dict.fromkeys([*document[kind], listed])]
+        rules = (HERE / "rules.yaml").read_text()
+        if own_resource_rules:
+            document["components"].remove("../manifests/components/resource-rules")
+            document["components"].append("../manifests/components/idle-scale-down")
+            theirs = (rendered.MANIFESTS / "components/resource-rules/resource.yaml").read_text()
+            theirs = theirs.replace("3m", "1m").replace("  cpu:\n", "  cpu:\n    scrape: {port: metrics}\n")
+            rules += theirs
         document["components"].append(certificates)
         (self.folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
-        (self.folder / "rules.yaml").write_text(rules or (HERE / "rules.yaml").read_text())
+        (self.folder / "rules.yaml").write_text(rules)
 
     async def make_certificates(self, *, resource: bool = False) -> None:
         shutil.rmtree(self.folder / "certs", ignore_errors=True)
@@ -161,7 +171,7 @@ class Site:
     async def install(self) -> None:
         """Install what stories need, unless it is there."""
         if not self.installed:
-            self.write_overlay(SCALER, TOP)
+            self.write_overlay(SCALER, TOP, own_resource_rules=True)
             await self.make_certificates(resource=True)
             await self.apply_overlay()
             await self.kubectl("wait", "--for=condition=Available", "apiservice", "-l", OURS, "--timeout=60s")
