@@ -27,6 +27,7 @@ OURS = "fastpath.io/apiservice"
 QUEUE = (
     "{type: External, external: {metric: {name: queue_depth}, target: {type: AverageValue, averageValue: 5}}}"
 )
+CPU = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}"
 MARK = {"fastpath.io/tests": "cluster"}
 OWN = ("shop", "monitoring")
 """The namespaces that the pages name; these tests make them and delete them."""
@@ -45,7 +46,7 @@ class Site:
         program = tools.require("kubectl", "kubernetes-client")
         self._kubectl = [program, f"--kubeconfig={kubeconfig}"]
         self.shell = PageShell(self.folder, self._kubectl, waits=True, kubelets=True, kubeconfig=kubeconfig)
-        self.installed = False
+        self.installed = ""
         (folder / "manifests").symlink_to(rendered.MANIFESTS)
 
     async def run(self, *arguments: str, stdin: str = "") -> tools.Finished:
@@ -169,13 +170,14 @@ class Site:
             await self.kubectl("rollout", "status", "-n", "fastpath", name, "--timeout=120s")
 
     async def install(self) -> None:
-        """Install what stories need, unless it is there."""
-        if not self.installed:
+        """Install what stories need, or add it to what is there."""
+        if self.installed != "stories":
             self.write_overlay(SCALER, TOP, own_resource_rules=True)
-            await self.make_certificates(resource=True)
+            if not self.installed:
+                await self.make_certificates(resource=True)
             await self.apply_overlay()
             await self.kubectl("wait", "--for=condition=Available", "apiservice", "-l", OURS, "--timeout=60s")
-            self.installed = True
+            self.installed = "stories"
 
     async def owners(self) -> dict[str, int]:
         """Return how many slices each scaler has that renews its Lease."""
@@ -190,6 +192,11 @@ class Site:
     async def is_shared(self) -> bool:
         return sorted((await self.owners()).values()) == [32, 32]
 
+    async def backend(self, apiservice: str) -> str:
+        """Return the Service that an APIService leads to."""
+        service = (await self.get("apiservice", apiservice))["spec"]["service"]
+        return f"{service['namespace']}/{service['name']}"
+
     async def deciding(self) -> str:
         """Return the pod of the scaler that decides for namespace shop."""
         slices = json.loads(await self.shell.paste("fastpath slices -o json"))["slices"]
@@ -197,16 +204,17 @@ class Site:
         return str(owners.pop()) if len(owners) == 1 else ""
 
     async def remove(self) -> None:
-        """Remove Fastpath as the page says."""
-        await self.shell.paste(*rendered.blocks(UNINSTALL, "sh remove"))
-        self.installed = False
+        """Remove Fastpath, if it is there, as the page says."""
+        if self.installed:
+            await self.shell.paste(*rendered.blocks(UNINSTALL, "sh remove"))
+        self.installed = ""
 
     async def close(self) -> None:
         """Remove all that these tests have made."""
-        if self.installed:
-            await self.remove()
-        names = ("clusterrole/prometheus-tests", "clusterrolebinding/prometheus-tests")
-        await self.kubectl("delete", *(f"namespace/{name}" for name in OWN), *names, "--ignore-not-found")
+        await self.remove()
+        await self.kubectl("delete", *(f"namespace/{name}" for name in OWN))
+        kinds = "clusterroles,clusterrolebindings,rolebindings"
+        await self.kubectl("delete", kinds, "-n", "kube-system", "-l", "fastpath.io/tests=cluster")
 
 
 class Reader:
@@ -224,3 +232,33 @@ class Reader:
                 self.faults.append(done.stderr)
             self.answers += 1
             await asyncio.sleep(0.3)
+
+
+class Watch:
+    """What the conditions of so many HPAs say: never that a metric has no value."""
+
+    def __init__(self, site: Site, count: int) -> None:
+        self._site, self._count = site, count
+        self.faults: set[str] = set()
+        self.looks = 0
+
+    async def conditions(self) -> list[JSON]:
+        hpas = (await self._site.get("hpa"))["items"]
+        found = [each for hpa in hpas for each in hpa.get("status", {}).get("conditions", ())]
+        return [each for each in found if each["type"] == "ScalingActive"]
+
+    async def active(self) -> bool:
+        return [each["status"] for each in await self.conditions()] == ["True"] * self._count
+
+    async def run(self) -> None:
+        while True:
+            self.faults |= {each["message"] for each in await self.conditions() if each["status"] != "True"}
+            self.looks += 1
+            await asyncio.sleep(0.3)
+
+    async def passed(self) -> bool:
+        """Return after more than a sync of the HPA controller."""
+        ends = self.looks + 60
+        while self.looks < ends:  # noqa: ASYNC110 - the looks are what is waited for
+            await asyncio.sleep(0.1)
+        return True

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.cluster.site import HERE, QUEUE, Site
+from tests.cluster.site import HERE, QUEUE, Site, Watch
 from tests.support import rendered
 from tests.support.rendered import JSON, ROOT
 from tests.support.waiting import running
@@ -21,34 +21,11 @@ OLD = ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 RATE = QUEUE.replace("External, external", "Pods, pods").replace("queue_depth", "http_requests_per_second")
 
 
-class Watch:
-    """What the conditions of the HPAs have said since it began to look: never that a metric has no value."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self.faults: set[str] = set()
-        self.looks = 0
-
-    async def active(self) -> bool:
-        hpas = (await self._site.get("hpa"))["items"]
-        conditions = [each for hpa in hpas for each in hpa.get("status", {}).get("conditions", ())]
-        found = [each for each in conditions if each["type"] == "ScalingActive"]
-        self.faults |= {each["message"] for each in found if each["status"] != "True"}
-        return len(found) == 2 and not self.faults
-
-    async def run(self) -> None:
-        while True:
-            await self.active()
-            self.looks += 1
-            await asyncio.sleep(0.3)
-
-
 @pytest.fixture
 async def old(cluster_site: Site) -> AsyncIterator[Site]:
     """Return the cluster with prometheus-adapter in it, and without Fastpath."""
     site = cluster_site
-    if site.installed:
-        await site.remove()
+    await site.remove()
     rules = (HERE / "rules.yaml").read_text().replace("    scrape: {port: metrics}\n", "")
     image = os.environ.get(
         "FASTPATH_CLUSTER_PROMETHEUS_ADAPTER", "registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0"
@@ -79,12 +56,8 @@ async def test_there_and_back(old: Site) -> None:
     await site.autoscale("web", RATE)
     await site.autoscale("worker", QUEUE)
     before = await registrations(site)
-
-    async def is_active() -> bool:
-        return await Watch(site).active()
-
-    await site.until(is_active, 90)
-    watch = Watch(site)
+    await site.until(Watch(site, 2).active, 90)
+    watch = Watch(site, 2)
     async with running(watch.run()):
         *same, preflight = rendered.commands(MIGRATION, "1. Same rules, same values")
         await shell.paste("\n".join(same))
@@ -95,6 +68,7 @@ async def test_there_and_back(old: Site) -> None:
         beside, switch, rest = rendered.blocks(MIGRATION, "sh")
         switch_back, rest_back = rendered.blocks(MIGRATION, "sh back")
         await shell.paste(beside)
+        site.installed = "guide"
         await compare(site)
         await shell.paste(switch)
         (*_, moved) = rendered.commands(MIGRATION, "3. Custom metrics: add v1beta2")
@@ -105,8 +79,7 @@ async def test_there_and_back(old: Site) -> None:
             await shell.paste(*rendered.commands(MIGRATION, "4. The rest: point v1beta1 at Fastpath"))
         )
         await shell.paste(*rendered.commands(MIGRATION, "5. Remove prometheus-adapter")[:1])
-        looks = watch.looks
-        await site.until(lambda: passed(watch, looks), 60)
+        await site.until(watch.passed, 60)
         await shell.paste("kubectl -n monitoring scale deployment/prometheus-adapter --replicas=1")
         await shell.paste("kubectl -n monitoring rollout status deployment/prometheus-adapter")
         for block in (rest_back, switch_back):
@@ -115,11 +88,6 @@ async def test_there_and_back(old: Site) -> None:
         await site.remove()
         assert await registrations(site) == before
     assert watch.faults == set()
-
-
-async def passed(watch: Watch, looks: int) -> bool:
-    """Tell whether more than a sync of the HPA controller has passed."""
-    return watch.looks >= looks + 50
 
 
 async def compare(site: Site) -> None:

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.site import QUEUE, Site
+from tests.cluster.site import CPU, QUEUE, Site
 from tests.support.rendered import JSON
 
 pytestmark = [pytest.mark.cluster, pytest.mark.integration, pytest.mark.timeout(420)]
 
 INFLIGHT = '{type: Pods, pods: {metric: {name: inflight}, target: {type: AverageValue, averageValue: "3.5"}}}'
-CPU = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}"
 
 
 async def until_raised(site: Site, name: str, seconds: float) -> None:
