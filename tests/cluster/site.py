@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -27,7 +28,7 @@ OURS = "fastpath.io/apiservice"
 QUEUE = (
     "{type: External, external: {metric: {name: queue_depth}, target: {type: AverageValue, averageValue: 5}}}"
 )
-CPU = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}"
+CPU = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 120}}}"
 MARK = {"fastpath.io/tests": "cluster"}
 OWN = ("shop", "monitoring")
 """The namespaces that the pages name; these tests make them and delete them."""
@@ -105,9 +106,11 @@ class Site:
         await self.apply_file("workload.yaml", name=name, replicas=replicas)
         await self.kubectl("rollout", "status", "-n", "shop", f"deployment/{name}", "--timeout=60s")
 
-    async def autoscale(self, name: str, metric: str, by: str = "cat", minimum: int = 2) -> None:
+    async def autoscale(
+        self, name: str, metric: str, by: str = "cat", minimum: int = 2, maximum: int = 8
+    ) -> None:
         """Make the HPA of a workload, or what a command of the guides makes of it."""
-        values = {"name": name, "metric": metric, "minimum": minimum}
+        values = {"name": name, "metric": metric, "minimum": minimum, "maximum": maximum}
         (self.folder / f"{name}.yaml").write_text(
             Template((HERE / "autoscaler.yaml").read_text()).substitute(values)
         )
@@ -116,6 +119,11 @@ class Site:
     async def ask(self, name: str, path: str) -> Any:
         """Ask a workload through the API server, as a client without a route to pods does."""
         return await self.run("get", "--raw", f"/api/v1/namespaces/shop/services/{name}:8080/proxy{path}")
+
+    async def query(self, expression: str) -> Any:
+        """Return what Prometheus answers."""
+        proxy = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy"
+        return (await self.raw(f"{proxy}/api/v1/query?query={quote(expression)}"))["data"]["result"]
 
     async def load(self, name: str, rate: float, path: str) -> JSON:
         """Send so many requests a second to a workload from now on; return what became of those before."""

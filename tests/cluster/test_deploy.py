@@ -40,6 +40,7 @@ async def test_word_by_word(cluster_site: Site) -> None:
     await site.workload("load", 1)
     await site.load("web", 10, "/wait?ms=10")
     await site.ask("load", "/queue?depth=7")
+    await site.until(lambda: site.query("rate(http_requests_total[1m]) > 1 and on() queue_depth"), 60)
     await site.shell.paste("\n".join(rendered.commands(DEPLOY, "2. Which servers own the metrics APIs now?")))
     site.write_overlay()
     await site.make_certificates()

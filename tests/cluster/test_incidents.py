@@ -34,7 +34,7 @@ async def test_a_rollout_that_stands_still(site: Site) -> None:
             await change(site, name, incident, "again")
     for by in ("cat", "fastpath convert"):
         for name in incidents:
-            await site.autoscale(name, QUEUE, by)
+            await site.autoscale(name, QUEUE, by, maximum=4)
         for name, incident in incidents.items():
             diagnosis = rf"\ndiagnosis: .*{incident['cause']}"
 
