@@ -225,7 +225,7 @@ class Site:
         await self.kubectl("delete", kinds, "-n", "kube-system", "-l", "fastpath.io/tests=cluster")
 
 
-class Reader:
+class MetricReader:
     """A client that reads a metric again and again."""
 
     def __init__(self, site: Site, path: str) -> None:

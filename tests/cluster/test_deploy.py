@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from tests.cluster.site import DEPLOY, SCALER, TOP, Reader, Site, with_resource
+from tests.cluster.site import DEPLOY, SCALER, TOP, MetricReader, Site, with_resource
 from tests.support import rendered
 from tests.support.rendered import ROOT
 from tests.support.waiting import running
@@ -56,7 +56,7 @@ async def test_word_by_word(cluster_site: Site) -> None:
     await site.apply_overlay()
     await site.until(site.is_shared, 60)
 
-    reader = Reader(site, "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/inflight")
+    reader = MetricReader(site, "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/inflight")
     async with running(reader.read()):
         site.write_overlay(SCALER, TOP)
         for line in rendered.commands(DEPLOY, "Certificates"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.site import QUEUE, Reader, Site
+from tests.cluster.site import QUEUE, MetricReader, Site
 from tests.support.objects import plain
 from tests.support.waiting import running
 
@@ -51,7 +51,7 @@ async def test_all_pods_are_evicted(site: Site) -> None:
     await site.until(site.is_shared, 60)
     pods = [each["metadata"] for each in (await site.get("pods", namespace="fastpath"))["items"]]
     names = {each["name"] for each in pods}
-    reader = Reader(site, METRICS)
+    reader = MetricReader(site, METRICS)
     refused = 0
     async with running(reader.read()):
         for name in names:
