@@ -63,6 +63,9 @@ async def test_there_and_back(old: Site) -> None:
         await shell.paste("\n".join(same))
         theirs = await shell.run(preflight)
         assert (theirs.status, theirs.stderr.count("belongs to prometheus-adapter")) == (1, 2), theirs.stderr
+        doctor = (await shell.run("fastpath doctor shop/web")).stdout
+        assert "prometheus-adapter answered in " in doctor
+        assert "boost" not in doctor.partition("change:")[2]
         await shell.paste(*rendered.blocks(MIGRATION, "sh save"))
         await site.make_certificates()
         beside, switch, rest = rendered.blocks(MIGRATION, "sh")
