@@ -263,7 +263,7 @@ class Reflector(ObjectStore[T]):
     async def _list(self) -> None:
         """Make the store equal to a list of everything."""
         self._coverage.begin(self._stored())
-        if self._periods.consistent:
+        if self._periods.consistent or self._is_latest:
             self._version = ""
         is_latest = not self._version
         try:
@@ -325,9 +325,9 @@ class Reflector(ObjectStore[T]):
                 for obj in objects:
                     put(obj)
 
-            return await self._context.client.list_objects(
-                source, deliver, resource_version=self._version, lose=put
-            )
+            # The API server's cache may not have come to such a version, and may not until something changes.
+            least = "" if self._is_latest else self._version
+            return await self._context.client.list_objects(source, deliver, resource_version=least, lose=put)
 
     @contextlib.asynccontextmanager
     async def _answering(self, verb: str) -> AsyncIterator[asyncio.Timeout]:

@@ -46,6 +46,10 @@ class ShardedServer:
         self.failures = 0.0
         self.breaks_off = False
         self.lists: list[str] = []
+        self.versions: list[str] = []
+        """Those that lists named."""
+        self.is_expired = False
+        """Whether the next watch names a version that is too old."""
         self.watches = 0
         self._changed = asyncio.Event()
 
@@ -91,6 +95,7 @@ class ShardedServer:
         lose: Callable[[Unreadable], None],
     ) -> str:
         self.lists.append(source.namespace)
+        self.versions.append(resource_version)
         await self.turns()
         self.refuse(source)
         self.fail()
@@ -116,6 +121,9 @@ class ShardedServer:
         await self.turns()
         self.refuse(source)
         self.fail()
+        if self.is_expired:
+            self.is_expired = False
+            raise errors.KubernetesError(410, "Expired", "cannot")
         self.watches += 1
 
         async def events() -> AsyncIterator[list[WatchEvent[PartialMetadata]]]:
@@ -268,6 +276,28 @@ async def test_only_objects_of_the_slices_are_sent() -> None:
             world.server.change(namespace, "two")
         await world.turn(50)
         assert world.server.sent == 4
+
+
+async def test_a_slice_that_comes_is_not_listed_at_a_version_that_the_server_may_not_have() -> None:
+    """Its cache of a kind begins again when the definition is changed, and may be behind for long then."""
+    world = ScopedReflector(0)
+    world.know(NAMESPACES)
+    world.set_scope(SLICES[:1])
+    async with running(world.cache.run()):
+        await world.settle()
+        world.server.is_expired = True
+        world.set_scope(SLICES[:2])
+        await world.settle()
+        await world.turn(50)
+        world.set_scope(SLICES[:3])
+        await world.settle()
+        assert world.server.versions == ["0", "1", "", ""]
+        for namespace in NAMESPACES:
+            world.server.change(namespace, "one")
+        await world.settle()
+        world.set_scope(SLICES[:4])
+        await world.settle()
+        assert world.server.versions[-1] != "", "the cache has what the watch has shown"
 
 
 async def test_a_namespace_that_is_known_late_is_listed_once_no_selector_is_left() -> None:
