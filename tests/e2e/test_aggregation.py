@@ -16,6 +16,7 @@ import pytest
 from adapter.kubernetes import apiservices
 from adapter.server import tls
 from tests.e2e.conftest import WITH_CONTROLLERS, WITH_WORKLOADS, Fronted
+from tests.support import tools
 from tests.support.certificates import Signer
 from tests.support.objects import plain
 from tests.support.processor import limited
@@ -258,10 +259,38 @@ async def test_the_adapter_notices_that_another_server_takes_an_apiservice(
 
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 async def test_a_namespace_is_deleted(registered: Registered) -> None:
-    """Its end asks every group what there is in it, and waits for groups that do not answer."""
-    cluster = registered.cluster
-    name = f"{cluster.namespace}-gone"
+    """Its end asks every group what there is in it, and waits for groups that do not answer.
+
+    What is in it goes all the same. It ends when the groups answer again, or are not registered any more.
+    """
+    cluster, names = registered.cluster, aggregation.GROUP_VERSIONS
+    gone = await end_namespace(cluster, "answered")
+    await cluster.kubectl("wait", "--for=delete", gone, "--timeout=60s")
+    for remedy in ("start-again", "delete-apiservices"):
+        await lead_to(cluster, tools.free_port())
+        services = [f"apiservice/{name}" for name in names]
+        await cluster.kubectl("wait", "--for=condition=Available=False", *services, "--timeout=60s")
+        stuck = await end_namespace(cluster, remedy)
+        failed = "--for=condition=NamespaceDeletionDiscoveryFailure=True"
+        await cluster.kubectl("wait", failed, stuck, "--timeout=60s")
+        assert await cluster.names("configmaps", namespace=stuck.partition("/")[2]) == []
+        if remedy == "start-again":
+            await lead_to(cluster, registered.port)
+        else:
+            await cluster.kubectl("delete", "apiservice", *names)
+        await cluster.kubectl("wait", "--for=delete", stuck, "--timeout=90s")
+
+
+async def end_namespace(cluster: ClusterUnderTest, why: str) -> str:
+    """Make a namespace with something in it, and begin to delete it; return what kubectl calls it."""
+    name = f"{cluster.namespace}-{why}"
     await cluster.create(plain("Namespace", name), plain("ConfigMap", "something", name))
-    await cluster.kubectl("delete", "namespace", name, "--timeout=60s")
-    found = await cluster.kubectl("get", "namespace", name, "--ignore-not-found", "-o", "name")
-    assert found == ""
+    await cluster.kubectl("delete", "namespace", name, "--wait=false")
+    return f"namespace/{name}"
+
+
+async def lead_to(cluster: ClusterUnderTest, port: int) -> None:
+    """Have all APIServices lead to a port of loopback."""
+    change = json.dumps({"spec": {"service": {"port": port}}})
+    for name in aggregation.GROUP_VERSIONS:
+        await cluster.kubectl("patch", "apiservice", name, "--type=merge", "-p", change)
