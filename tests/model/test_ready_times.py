@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.model.learned_usage import LearnedUsage
 from adapter.model.ready_times import (
     HALVING,
     LEDGER_BYTES,
@@ -282,6 +283,17 @@ def test_the_stored_form() -> None:
         "pods": [[1, 1.5, 9, 23, 3], [-1, -1, -1, 7, 0]],
         "leftOut": [0, 1, 0],
     }
+
+
+def test_what_was_learned_is_no_part_of_what_an_earlier_version_reads() -> None:
+    """It ignores the field and stores a ledger without one; the next reader begins to learn again."""
+    ledger = _ledger(1, 2)
+    earlier = encode_ledger(ledger)
+    ledger.usages["cpu"] = LearnedUsage("rule", 1.0, (1.0,))
+    later = encode_ledger(ledger)
+    assert "usages" not in earlier
+    assert decode_ledger(later.replace("usages", "unknown")).starts() == ledger.starts()
+    assert decode_ledger(earlier).usages == {}
 
 
 def test_a_short_form_has_the_newest_pods() -> None:
