@@ -29,6 +29,17 @@ async def listen(answer: Answer, port_file: Path, tls: ssl.SSLContext | None = N
     await asyncio.Event().wait()
 
 
+PODS = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
+"""How a list of pods begins."""
+
+
+async def begin(request: web.BaseRequest) -> web.StreamResponse:
+    """Begin a response in parts."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    return response
+
+
 def separated(texts: Iterator[bytes]) -> Iterator[bytes]:
     return (b"," + text if number else text for number, text in enumerate(texts))
 
@@ -37,6 +48,7 @@ async def send(response: web.StreamResponse, texts: Iterator[bytes], batch: int 
     """Write texts that are made while they are sent."""
     while content := b"".join(itertools.islice(texts, batch)):
         await response.write(content)
+        await asyncio.sleep(0)  # another response has its turn
 
 
 async def main(body: bytes, port: Path, certificate: str, key: str) -> None:

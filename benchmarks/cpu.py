@@ -62,14 +62,7 @@ class Workload:
 
 def main() -> None:
     sizes = common.parse_sizes(
-        "How long a step of the CPU load takes to a written Scale.",
-        workloads=10,
-        millicores=24.0,
-        times=3.0,
-        period=15.0,
-        compare=180.0,
-        seconds=240.0,
-        hold=60.0,
+        __doc__, workloads=10, millicores=24.0, times=3.0, period=15.0, compare=180, seconds=240.0, hold=60.0
     )
     assets = plane.find_assets()
     about = f"time from a step of the CPU load to the written Scale, {sizes.workloads} workloads"

@@ -41,15 +41,15 @@ class Cluster:
                 return web.Response()
             case "/api" | "/apis" as path:
                 verbs = ["get", "list", "watch"]
-                kinds = [("pods", "Pod", True), ("nodes", "Node", False), ("namespaces", "Namespace", False)]
+                kinds = {"Pod": "Namespaced", "Node": "Cluster", "Namespace": "Cluster"}
                 listed = [
                     {
-                        "resource": name,
+                        "resource": f"{kind.lower()}s",
                         "responseKind": {"kind": kind},
-                        "scope": "Namespaced" if inside else "Cluster",
+                        "scope": scope,
                         "verbs": verbs,
                     }
-                    for name, kind, inside in kinds
+                    for kind, scope in kinds.items()
                 ]
                 core = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": listed}]}
                 form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -68,16 +68,13 @@ class Cluster:
         )
 
     async def _send_pods(self, request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
+        response = await bare.begin(request)
         if "watch" in request.query:
             await self._flood.wait()
             changed = (b'{"type":"MODIFIED","object":' + pod + b"}\n" for pod in self._pods(_VERSIONS[1]))
             await bare.send(response, itertools.islice(changed, self._changes))
             await asyncio.Event().wait()
-        await response.write(
-            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
-        )
+        await response.write(bare.PODS)
         await bare.send(response, bare.separated(self._pods(_VERSIONS[0])))
         await response.write(b"]}\n")
         return response
@@ -111,8 +108,7 @@ class Prometheus:
         if request.path == "/flood":
             self._flooding = True
             return web.Response()
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
+        response = await bare.begin(request)
         if request.path == "/api/v1/series":
             await response.write(b'{"status":"success","data":[')
             known = self._namespaces.items()

@@ -57,14 +57,7 @@ any real scaler has them."""
 
 def main() -> None:
     sizes = common.parse_sizes(
-        "What forecasts cost.",
-        autoscalers=1000,
-        pods=10,
-        rounds=40,
-        minutes=10,
-        jobs=60,
-        days=14,
-        seconds=30.0,
+        __doc__, autoscalers=1000, pods=10, rounds=40, minutes=10, jobs=60, days=14, seconds=30.0
     )
     os.sched_setaffinity(0, {common.SERVER_CORE})
     count = int(sizes.autoscalers)

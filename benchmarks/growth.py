@@ -315,14 +315,10 @@ def main() -> None:
                 continue
             figure = f"{name}_{cost.partition('_')[0]}_exponent"
             report.add(**{f"{name}_{size}_{cost}": getattr(growth.costs[size], cost) for size, _ in points})
-            report.add(
-                **{f"{name}_fixed_{cost}": getattr(growth.fixed, cost) or 0.0, figure: exponent(points)}
-            )
-            goals[figure] = Goal(
-                f"growth exponent of {_WHAT[cost]} over {ABOUT[name]} (1 is linear)",
-                _LIMITS.get(figure, LIMIT),
-                "",
-            )
+            fixed = getattr(growth.fixed, cost) or 0.0
+            report.add(**{f"{name}_fixed_{cost}": fixed, figure: exponent(points)})
+            about = f"growth exponent of {_WHAT[cost]} over {ABOUT[name]} (1 is linear)"
+            goals[figure] = Goal(about, _LIMITS.get(figure, LIMIT), "")
     report.goals = goals
     report.show()
 

@@ -20,14 +20,10 @@ async def main(port: Path, series: int, names: int) -> None:
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if request.path != "/api/v1/series":
             return web.Response(status=404)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
+        response = await bare.begin(request)
         await response.write(b'{"status":"success","data":[')
-        for start in range(0, series, _BLOCK):
-            block = ",".join(
-                _series(number, per_name) for number in range(start, min(start + _BLOCK, series))
-            )
-            await response.write((("," if start else "") + block).encode())
+        texts = (_series(number, per_name).encode() for number in range(series))
+        await bare.send(response, bare.separated(texts), _BLOCK)
         await response.write(b"]}")
         return response
 

@@ -112,21 +112,13 @@ def start(
         except OSError:
             return False
 
-    access = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
-    pair = [
-        f"--tls-cert-file={stage.directory / 'tls.crt'}",
-        f"--tls-private-key-file={stage.directory / 'tls.key'}",
-    ]
-    place = ["--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={stage.directory}"]
     command = [
-        str(program),
-        f"--config={config}",
-        f"--prometheus-url={prometheus_url}",
-        *access,
-        *pair,
-        *place,
+        *(str(program), f"--config={config}", f"--prometheus-url={prometheus_url}"),
+        *(f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")),
+        *(f"--tls-cert-file={stage.directory}/tls.crt", f"--tls-private-key-file={stage.directory}/tls.key"),
+        *("--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={stage.directory}"),
+        *("--authentication-skip-lookup", *FORMS[form]),
     ]
-    command += ["--authentication-skip-lookup", *FORMS[form]]
     log = stage.directory / f"peer-{form}.log"
     try:
         pid = stage.start_program(command, log, ready, seconds, directory=stage.directory, pinned=True)

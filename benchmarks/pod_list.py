@@ -131,16 +131,12 @@ class PodList:
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a list, or a watch that stays open."""
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
+        response = await bare.begin(request)
         if "watch" in request.query:
             late = itertools.islice(encode_pods(*self._pods, ready=False), self._events)
             await bare.send(response, (b'{"type":"MODIFIED","object":' + text + b"}\n" for text in late))
             await asyncio.Event().wait()
-        await response.write(
-            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
-        )
+        await response.write(bare.PODS)
         await bare.send(response, bare.separated(encode_pods(*self._pods)))
         await response.write(b"]}\n")
         await response.write_eof()

@@ -45,9 +45,7 @@ Curve = list[tuple[float, int]]
 
 
 def main() -> None:
-    sizes = common.parse_sizes(
-        "How long a step of the load takes to a written Scale.", workloads=30, pods=2, slow=15.0, seconds=30.0
-    )
+    sizes = common.parse_sizes(__doc__, workloads=30, pods=2, slow=15.0, seconds=30.0)
     stepping.prepare()
     step = "time from a load step to the written Scale"
     gauge = f"{step}, {sizes.workloads} workloads, gauge scraped every second"
@@ -83,10 +81,8 @@ async def _run(
         for workload in workloads:
             cluster.create(stepping.autoscaler(workload, pods))
         # to the native controller the boosted show no more than its own do: samples of Prometheus
-        rules = [
-            stepping.rules(port, ("gauge", "counter")),
-            stepping.rules(port, ("gauge", "counter", "boosted")),
-        ]
+        scraped = ("gauge", "counter")
+        rules = [stepping.rules(port, scraped), stepping.rules(port, (*scraped, "boosted"))]
         spread = random.Random(SEED)
         await stack.enter_async_context(
             stepping.chains(stage, cluster, jobs, rules, "2s", period=slow, random=spread.random)

@@ -56,14 +56,7 @@ _SPARE_SECONDS = 60.0
 
 def main() -> None:
     sizes = common.parse_sizes(
-        "How long a step of the load takes to ready capacity.",
-        workloads=20,
-        zero=30,
-        short=2.0,
-        medium=20.0,
-        long=60.0,
-        slow=15.0,
-        seconds=30.0,
+        __doc__, workloads=20, zero=30, short=2.0, medium=20.0, long=60.0, slow=15.0, seconds=30.0
     )
     stepping.prepare()
     zero = "time from the first work in a queue to the Scale that leaves zero, exporter scraped every second"
@@ -101,10 +94,8 @@ async def _run(
         for workload in workloads:
             cluster.create(ready_world.autoscaler(workload))
         # to the native controller the boosted show no more than its own do: samples of Prometheus
-        rules = [
-            ready_world.rules(pods.port, ("fast",)),
-            ready_world.rules(pods.port, ("boosted", "fast", "zero_scraped")),
-        ]
+        scraped = (("fast",), ("boosted", "fast", "zero_scraped"))
+        rules = [ready_world.rules(pods.port, cases) for cases in scraped]
         spread = random.Random(SEED)
         settings = Settings(scale_to_zero=True)
         await stack.enter_async_context(

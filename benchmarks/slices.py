@@ -118,9 +118,7 @@ class Server:
             return web.Response()
         *_, plural = request.path.split("/")
         _, _, within = request.path.partition("/namespaces/")
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
+        response = await bare.begin(request)
         if "watch" in request.query:
             if plural == "pods" and request.query["resourceVersion"] == _VERSION:
                 await self._begun.wait()
@@ -133,11 +131,7 @@ class Server:
         await response.write(
             f'{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{_VERSION}"}},"items":['.encode()
         )
-        separator = b""
-        while batch := list(itertools.islice(texts, _BATCH)):
-            await response.write(separator + b",".join(batch))
-            await asyncio.sleep(0)  # another list has its turn
-            separator = b","
+        await bare.send(response, bare.separated(texts), _BATCH)
         await response.write(b"]}\n")
         await response.write_eof()
         return response

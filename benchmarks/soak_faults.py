@@ -39,9 +39,8 @@ class Faults:
         self._random.shuffle(names)
         begun = CLOCK.monotonic()
         async with asyncio.TaskGroup() as group:
-            group.create_task(
-                self._rotate_certificate()
-            )  # is found by looking now and then: the others need not wait
+            # is found by looking now and then: the others need not wait
+            group.create_task(self._rotate_certificate())
             for number, name in enumerate(names):
                 self._world.show_load(high=2 * number < len(names))
                 await asyncio.sleep(begun + seconds * number / len(names) - CLOCK.monotonic())
