@@ -7,6 +7,7 @@ all that counts here.
 
 import asyncio
 import contextlib
+import itertools
 import math
 import random
 import signal
@@ -22,7 +23,7 @@ from tests.support.waiting import running, until
 from tests.world import watching
 from tests.world.clusters import Config, Document
 from tests.world.controlplane import ControlPlane
-from tests.world.processes import Fastpath
+from tests.world.processes import THIS, Fastpath, Version
 from tests.world.scalewrites import Place
 from tests.world.workloads import CLOCK, HOME, Workload, level
 from tests.world.world import QUEUE, World
@@ -124,6 +125,9 @@ class Fleet:
     journals: dict[tuple[str, Place], tuple[float, list[tuple[int, int]]]] = field(default_factory=dict)
     """What was written as each pod told it last, and before when that is complete."""
     started: int = 0
+    rules: str = RULES
+    versions: Iterator[Version] = field(default_factory=lambda: itertools.repeat(THIS))
+    """That of each pod that starts."""
 
     # -- pods ------------------------------------------------------------------------------------------------
 
@@ -134,7 +138,12 @@ class Fleet:
         kubeconfig = self.world.directory / f"{pod}-user.kubeconfig"
         await asyncio.to_thread(self.plane.kubeconfig, kubeconfig, _ACCOUNT, GROUP + pod)
         self.pods[pod] = await self.world.scaler(
-            *self.sizes.flags, pod=pod, rules=RULES, account=Config(kubeconfig)
+            *self.sizes.flags,
+            pod=pod,
+            rules=self.rules,
+            account=Config(kubeconfig),
+            version=next(self.versions),
+            uid=pod,
         )
         return pod
 
@@ -199,17 +208,18 @@ class Fleet:
             for fault in self.audit.wrong(target, steps, INITIAL, window)
         ]
 
+    def counts(self) -> dict[Place, int]:
+        """Return what every target is told to have."""
+        self.audit.read()
+        return {target: self.audit.count(target, INITIAL) for target in self.demands.steps}
+
     async def follow(self) -> None:
         """Return when every target has the replicas that it needs; the loads step no more."""
         self.demands.is_stepping = False
 
         def remaining() -> list[Place]:
-            self.audit.read()
-            return [
-                target
-                for target, steps in self.demands.steps.items()
-                if self.audit.count(target, INITIAL) != steps[-1].replicas
-            ]
+            steps = self.demands.steps
+            return [target for target, count in self.counts().items() if count != steps[target][-1].replicas]
 
         await until(lambda: not remaining(), 30 + 2 * self.sizes.window)
 

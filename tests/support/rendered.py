@@ -234,15 +234,20 @@ def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
 
 
 def write_overlay(
-    folder: Path, components: Iterable[str | Path], resources: Iterable[Path] = (), **fields: Any
+    folder: Path,
+    components: Iterable[str | Path],
+    resources: Iterable[Path] = (),
+    *,
+    manifests: Path = MANIFESTS,
+    **fields: Any,
 ) -> Path:
     """Write a kustomization of base, resources and components (names below manifests/components, or paths)
     and return its folder; `fields` are further ones of the kustomization.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    listed = [MANIFESTS / "components" / each if isinstance(each, str) else each for each in components]
+    listed = [manifests / "components" / each if isinstance(each, str) else each for each in components]
     document = {
-        "resources": [relative_path(path, folder) for path in (MANIFESTS / "base", *resources)],
+        "resources": [relative_path(path, folder) for path in (manifests / "base", *resources)],
         "components": [relative_path(path, folder) for path in listed],
         **fields,
     }

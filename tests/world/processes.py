@@ -41,11 +41,26 @@ class _Answer(NamedTuple):
     kind: str
 
 
+class Version(NamedTuple):
+    """A version of Fastpath: its command, and the tree that has its manifests."""
+
+    command: tuple[str, ...]
+    tree: Path
+
+    @property
+    def manifests(self) -> Path:
+        return self.tree / "manifests"
+
+
+THIS = Version((sys.executable, "-m", "adapter"), ROOT)
+"""That of this tree."""
+
+
 class Fastpath:
     """A process of `fastpath serve`, or of `fastpath scale` with its local pages, until the block ends.
 
     `start` may be called again after its end. Its log is shown when the block fails. `modules` is a folder of
-    modules that come first, such as a `sitecustomize`.
+    modules that come first, such as a `sitecustomize`; another `version` has none. `uid` is the Pod's.
     """
 
     def __init__(
@@ -57,13 +72,18 @@ class Fastpath:
         command: str = "serve",
         home: str = HOME,
         modules: Path = ROOT,
+        version: Version = THIS,
+        uid: str = "",
     ) -> None:
         self.port = tools.free_port()
         self.pod = pod
         self.process: asyncio.subprocess.Process | None = None
         self._file = directory / f"{pod}.log"
-        self._home = home
-        self._modules = modules
+        self._command = version.command
+        path = f"{modules}:{ROOT}" if version is THIS else ""
+        self._names = {"POD_NAME": pod, "POD_NAMESPACE": home, "PYTHONPATH": path}
+        if uid:
+            self._names["POD_UID"] = uid
         kubeconfig = account.kubeconfig(directory / f"{pod}.kubeconfig")
         serving = (
             "--bind-address=127.0.0.1",
@@ -99,13 +119,12 @@ class Fastpath:
 
     async def start(self) -> None:
         """Start it and return when it is ready."""
-        names = {"POD_NAME": self.pod, "POD_NAMESPACE": self._home, "PYTHONPATH": f"{self._modules}:{ROOT}"}
         with self._file.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "adapter", *self._arguments),
+                *(*self._command, *self._arguments),
                 stdout=log,
                 stderr=log,
-                env=os.environ | names,
+                env=os.environ | self._names,
             )
         async with limited(_START_SECONDS):
             while self.process.returncode is None:

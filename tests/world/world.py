@@ -25,13 +25,14 @@ from tests.support.adapter import RunningAdapter, RunningScaler
 from tests.support.kubectl import Kubectl
 from tests.support.objects import plain
 from tests.support.processor import limited
+from tests.support.rendered import Objects
 from tests.support.waiting import until
 from tests.world import aggregation, controllers, oracle, watching
 from tests.world.aggregation import SERVICE, FrontedControlPlane, FrontedSandbox
 from tests.world.clusters import ClusterUnderTest, Config, Document, SandboxBackend
 from tests.world.faulty import FaultyPrometheus
 from tests.world.naive import MANAGER
-from tests.world.processes import Fastpath, Front
+from tests.world.processes import THIS, Fastpath, Front, Version
 from tests.world.scalewrites import BOOSTER
 from tests.world.view import WAIT, View
 from tests.world.workloads import (
@@ -120,16 +121,11 @@ class World(View):
         server that stays when Fastpath goes.
         """
         await self.create()
-        backend = self.cluster.backend
-        assert isinstance(backend, FrontedSandbox | FrontedControlPlane)
-        composed = ("external", "resource", "scaler-in-process", *components)
-        folder = rendered.write_overlay(self.directory / "overlay", composed)
-        objects = await asyncio.to_thread(rendered.render, folder)
-        account = await backend.admit_adapter(self.cluster, objects)
+        components = ("external", "resource", "scaler-in-process", *components)
+        account, objects = await self.admit_adapter(*components)
         (self.directory / "rules.yaml").write_text(self.rules)
-        groups = [flag for flag in objects.container["args"] if flag.startswith("--serve-groups=")]
         flags = (
-            *groups,
+            *groups_of(objects),
             f"--prometheus-url={self.prometheus.url}",
             *(FLAGS if self.is_real else STANDIN_FLAGS),
             *arguments,
@@ -141,6 +137,11 @@ class World(View):
 
         self.processes = [await start(f"fastpath-{number}", scaling) for number in range(pods)]
         others = [await start("other", flags)] if elsewhere else []
+        await self.register(objects, others, lag)
+
+    async def register(self, objects: Objects, others: Sequence[Fastpath] = (), lag: int = 0) -> None:
+        """Have the cluster find `processes` behind the APIServices of manifests, until the story ends."""
+        backend = self._fronted
         pair = backend.authority.issue(*certs.service_names(SERVICE, HOME), "127.0.0.1")
         context, token = backend.authority.server_context(pair), self.cluster.token
         front = Front(self.audit, self.processes, others=others, lag=lag, token=token, tls=context)
@@ -153,12 +154,26 @@ class World(View):
             asked = Adapter(front.url, backend.authority.file, token)
             await self.running.enter_async_context(controllers.autoscaling(self.cluster, asked))
 
-    async def admit_scaler(self, *components: str) -> Config:
+    @property
+    def _fronted(self) -> FrontedSandbox | FrontedControlPlane:
+        backend = self.cluster.backend
+        assert isinstance(backend, FrontedSandbox | FrontedControlPlane)
+        return backend
+
+    async def admit_adapter(self, *components: str, version: Version = THIS) -> tuple[Config, Objects]:
+        """Return the account of an adapter with the rights of manifests and components, and these objects."""
+        folder = self.directory / "overlay"
+        rendered.write_overlay(folder, components, manifests=version.manifests)
+        objects = await asyncio.to_thread(rendered.render, folder)
+        return await self._fronted.admit_adapter(self.cluster, objects), objects
+
+    async def admit_scaler(self, *components: str, version: Version = THIS) -> Config:
         """Return the account of a scaler with the rights of manifests and components."""
         backend = self.cluster.backend
         if not isinstance(backend, FrontedSandbox | FrontedControlPlane):
             return self.cluster.admin
-        folder = rendered.write_overlay(self.directory / "scaler-overlay", ("scaler", *components))
+        folder = self.directory / "scaler-overlay"
+        rendered.write_overlay(folder, ("scaler", *components), manifests=version.manifests)
         objects = await asyncio.to_thread(rendered.render, folder)
         return await backend.admit(self.cluster, objects, "fastpath-scaler", HOME)
 
@@ -274,6 +289,11 @@ async def sandboxed(directory: Path, namespace: str = NAMESPACE) -> AsyncIterato
         await cluster.open()
         async with opened(cluster) as world:
             yield world
+
+
+def groups_of(objects: Objects) -> list[str]:
+    """Return the flags of the groups that rendered manifests serve."""
+    return [flag for flag in objects.container["args"] if flag.startswith("--serve-groups=")]
 
 
 def serving(
