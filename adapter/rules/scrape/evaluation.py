@@ -4,6 +4,7 @@ A part is a generator: it yields about every millisecond, so that one large quer
 Between two steps the series must not change.
 """
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -257,13 +258,12 @@ def _power(left: float, right: float) -> float:
 
 def _add(values: Sequence[float]) -> float:
     """Add without rounding errors, as Prometheus does with Kahan's and Neumaier's compensation."""
-    total = sum(values)
-    if not math.isfinite(total):
-        return total
     try:
         return math.fsum(values)
-    except OverflowError:  # an intermediate sum is beyond all floats
-        return total
+    except ValueError:  # infinities of both signs
+        return math.nan
+    except OverflowError:  # an intermediate sum is beyond all floats; `sum` differs between Pythons there
+        return functools.reduce(operator.add, values)
 
 
 def _average(values: Sequence[float]) -> float:
