@@ -264,7 +264,7 @@ class Sender:
         most = len(REVIEW_PAUSES) + 1 if is_review else ATTEMPTS
         if attempt > most or request.write is not None or self._closed:
             return None
-        if refusal.retry_after is not None and refusal.status != 504:  # it has waited itself
+        if refusal.retry_after is not None and refusal.status != 504:  # after a 504 the wait is over
             return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
         if not is_review:
             can_help = request.patient and refusal.status in _TRANSIENT
