@@ -44,7 +44,8 @@ def run_case(
     apps = make_apps(count, pods, metrics)
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(stage.start_cluster(count, pods), prometheus.url, rules(metrics))
+        cluster = stage.start_cluster(count, pods, tls=True)
+        adapter = stage.start_adapter(cluster, prometheus.url, rules(metrics), pod=True)
         first = uvloop.run(ask_all(stage, adapter.port, apps, pods, period, period))
 
         def read() -> tuple[float, ...]:

@@ -44,9 +44,11 @@ def _run_until_signal(command: Command[Options], arguments: Sequence[str]) -> in
     gc.disable()
     from adapter.compose import app  # noqa: PLC0415 - the help needs none of it, and it takes half a second
 
-    # `app` imports it when it needs it, too late for that
+    # `app` imports these when it needs them, too late for that
     if options.scaler or command is SCALE:
         importlib.import_module("adapter.compose.scaler")
+    if options.lister_kubeconfig:
+        importlib.import_module("kubernetes_asyncio.config")
     gc.enable()
     run = app.run if command is SERVE else app.run_scaler
 
