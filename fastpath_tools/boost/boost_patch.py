@@ -68,15 +68,23 @@ _V1_ANNOTATIONS = ("autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha
 _PERCENT = 80
 """The API's default of a cpu target, in both versions."""
 
+KEEP, FAST = "keep", "fast"
+"""What becomes of the policies of a scale-up."""
+
+_FAST_POLICIES = [{"type": "Percent", "value": 900, "periodSeconds": 15}]
+
+_FAST_NOTE = "a scale-up may go to ten times the replicas in 15 s, up to maxReplicas, also by a wrong value"
+
 
 class Wish(NamedTuple):
     """What an autoscaler becomes: `mode` is a value of the annotation, or "" for none.
 
-    `way` is the type of the handshake, "" for either.
+    `way` is the type of the handshake, "" for either. `scale_up` is KEEP or FAST.
     """
 
     mode: str
     way: str = ""
+    scale_up: str = KEEP
 
 
 class PatchPlan(NamedTuple):
@@ -125,6 +133,9 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
         if all(map(model.is_handshake, metrics)):
             notes.append(f"it has no metrics, so the API's default is written out: cpu at {_PERCENT} %")
         operations += _convert(tree, name, metrics, way) if old else _shake(name, metrics, way)
+        if wish.scale_up == FAST:
+            operations += _hasten(mapping_at(tree, "spec"))
+            notes.append(_FAST_NOTE)
     elif not old:  # nothing of the older version is in the way of an annotation
         operations += _drop(metrics)
         notes += _without_handshake(read.spec)
@@ -149,6 +160,25 @@ def _annotate(annotations: dict[str, Any] | None, mode: str) -> Iterator[PatchOp
         yield PatchOperation(ADD, place, {MODE_ANNOTATION: mode})
     elif annotations.get(MODE_ANNOTATION) != mode:
         yield PatchOperation(REPLACE if present else ADD, (*place, MODE_ANNOTATION), mode)
+
+
+# -- policies ------------------------------------------------------------------------------------------------
+
+
+def _hasten(spec: dict[str, Any]) -> Iterator[PatchOperation]:
+    """Yield what makes the policies of a scale-up fast; its window and selectPolicy stay."""
+    behavior, up = mapping_at(spec, "behavior"), mapping_at(spec, "behavior", "scaleUp")
+    rules = {"policies": _FAST_POLICIES}
+    if up.get("policies") == _FAST_POLICIES:
+        return
+    for above, path, value in (
+        (up, ("behavior", "scaleUp", "policies"), _FAST_POLICIES),
+        (behavior, ("behavior", "scaleUp"), rules),
+        (spec, ("behavior",), {"scaleUp": rules}),
+    ):
+        if above:
+            yield PatchOperation(REPLACE if path[-1] in above else ADD, ("spec", *path), value)
+            return
 
 
 # -- the handshake -------------------------------------------------------------------------------------------

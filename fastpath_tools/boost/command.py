@@ -12,14 +12,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.cli import command_line
-from adapter.config.option_fields import Command, CommandOptions, arguments, switch, text_option
+from adapter.config.option_fields import (
+    Command,
+    CommandOptions,
+    arguments,
+    option,
+    switch,
+    text_option,
+)
+from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling.boost import EXTERNAL, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from fastpath_tools import manifests, yaml_documents
 from fastpath_tools.boost import boost_patch, boost_round_trip
-from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
+from fastpath_tools.boost.boost_patch import FAST, KEEP, REMOVE, PatchOperation, Wish
 from fastpath_tools.yaml_documents import YAMLDocument
 
 
@@ -28,8 +36,8 @@ class BoostOptions(CommandOptions):
     files: tuple[str, ...] = arguments(are_files=True)
     advise: bool = switch("Only report what Fastpath would do: adds an annotation, and no further metric.")
     remove: bool = switch(
-        "Remove the annotation and the metric. A default metric that was written out stays, and so does "
-        "autoscaling/v2: both mean the same as before."
+        "Remove the annotation and the metric. A default metric that was written out stays, and so do "
+        "autoscaling/v2, which means the same as before, and the policies of --scale-up."
     )
     handshake: str = text_option(
         f"Type of the added metric: {EXTERNAL}, or {OBJECT}, a metric of the autoscaler itself, for clusters "
@@ -37,6 +45,14 @@ class BoostOptions(CommandOptions):
         f"{EXTERNAL}; a metric that was added before stays as it is.",
         metavar="type",
         choices=(OBJECT, EXTERNAL),
+    )
+    scale_up: str = option(
+        FlagType.TEXT,
+        KEEP,
+        "keep the policies of scale-ups as they are, or write fast ones, which allow ten times the replicas "
+        "in 15 s. The API's default allows twice as many, or 4 more.",
+        metavar="policies",
+        choices=(KEEP, FAST),
     )
     output: str = command_line.output(
         "yaml",
@@ -51,9 +67,10 @@ class BoostOptions(CommandOptions):
             yield Fault("FILE", reader.shown_text(" ".join(self.files)), expected)
         if self.advise and self.remove:
             yield Fault("--remove", "", "cannot be combined with --advise")
-        if self.handshake and (self.remove or self.advise):
-            flag = "--remove" if self.remove else "--advise"
-            yield Fault("--handshake", self.handshake, f"cannot be combined with {flag}")
+        flag = "--remove" if self.remove else "--advise" if self.advise else ""
+        for name, value in (("--handshake", self.handshake), ("--scale-up", self.scale_up)):
+            if flag and value not in {"", KEEP}:
+                yield Fault(name, value, f"cannot be combined with {flag}")
 
 
 COMMAND = Command(
@@ -83,7 +100,7 @@ def main(options: BoostOptions) -> int:
     mode = "" if options.remove else "advise" if options.advise else "boost"
     (file,) = command_line.given_files("boost", options.files)
     source = command_line.read_source(file)
-    wish = Wish(mode, options.handshake)
+    wish = Wish(mode, options.handshake, options.scale_up)
     manifest = change(source.text, source.name, wish, patches=options.output == "patch")
     for note in manifest.notes:
         command_line.tell("boost", note)

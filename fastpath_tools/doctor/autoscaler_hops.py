@@ -324,7 +324,7 @@ def behavior_hop(facts: Facts) -> Hop:
     window, growth = rules.window / SECOND, growth_seconds(rules, current, goal)
     if growth is None:
         text = f"from {current} to {goal} replicas takes more than an hour"
-        policies = Improvement("allow more in spec.behavior.scaleUp.policies", float(_LONGEST_GROWTH))
+        policies = Improvement(_more_raises(facts), float(_LONGEST_GROWTH))
         return Hop(BEHAVIOR, State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
     took = Took(window + growth, window + growth)
     if window >= growth and window:
@@ -332,12 +332,16 @@ def behavior_hop(facts: Facts) -> Hop:
         text = f"scale-up waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
         return Hop(BEHAVIOR, State.WARNING, text, took, change)
     if growth:
-        advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
         text = f"its policies allow a scale-up from {current} to {goal} in {seconds(growth)}"
-        return Hop(BEHAVIOR, State.WARNING, text, took, Improvement(advice, growth))
+        return Hop(BEHAVIOR, State.WARNING, text, took, Improvement(_more_raises(facts), growth))
     limit, _ = behavior.raise_limit(current, rules, (), (), 0)
     text = _describe_step(current, limit, spec.max_replicas, rules.longest_period / SECOND)
     return Hop(BEHAVIOR, State.OK, text, took)
+
+
+def _more_raises(facts: Facts) -> str:
+    how = "fastpath boost --scale-up fast" if facts.mode == BOOST else "Percent 100 doubles at once"
+    return f"allow more in spec.behavior.scaleUp.policies: {how}"
 
 
 def _describe_step(current: int, limit: int, most: int, later: float) -> str:

@@ -44,6 +44,40 @@ def test_the_handshake_is_the_one_that_counts() -> None:
         assert len(boosted.autoscaler.spec.metrics or ()) == 1
 
 
+FAST = [{"type": "Percent", "value": 900, "periodSeconds": 15}]
+WAYS = ("keep", "fast")
+WAITS = {"stabilizationWindowSeconds": 30}
+
+
+@pytest.mark.parametrize(
+    ("given", "fast"),
+    [
+        (None, {"scaleUp": {"policies": FAST}}),
+        ({}, {"scaleUp": {"policies": FAST}}),
+        ({"scaleDown": WAITS, "scaleUp": None}, {"scaleDown": WAITS, "scaleUp": {"policies": FAST}}),
+        ({"scaleUp": WAITS}, {"scaleUp": {**WAITS, "policies": FAST}}),
+        (
+            {
+                "scaleUp": {
+                    "selectPolicy": "Min",
+                    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+                }
+            },
+            {"scaleUp": {"selectPolicy": "Min", "policies": FAST}},
+        ),
+    ],
+)
+def test_fast_policies_take_the_place_of_others_and_nothing_else_changes(given: object, fast: object) -> None:
+    hpa = HPA_OF_QUEUE | {"spec": HPA_OF_QUEUE["spec"] | {"behavior": given}}
+
+    (kept, hastened) = (apply(hpa, boost_patch.plan(hpa, Wish("boost", "", way)).operations) for way in WAYS)
+    again = boost_patch.plan(hastened, Wish("boost", "", "fast"))
+
+    assert kept["spec"]["behavior"] == given
+    assert hastened == kept | {"spec": kept["spec"] | {"behavior": fast}}
+    assert again.operations == ()
+
+
 DOCUMENT: dict[str, Any] = {"a": {"b/c~d": 1, "e": None}, "list": [{"x": 1}, {"x": 2}, 3]}
 
 
