@@ -13,7 +13,7 @@ import signal
 import ssl
 import sys
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -27,6 +27,7 @@ from fastpath_sandbox.listener import Listener
 from tests.support import tools
 from tests.support.adapter import DecodedAnswer, Reachable
 from tests.support.processor import limited
+from tests.world.clusters import Document
 from tests.world.scalewrites import Audit, Place
 from tests.world.workloads import CLOCK, HOME, RATIOS
 
@@ -169,12 +170,14 @@ class Front(Listener):
     multiplied by the current pods, makes the native controller swing forever, boosted or not.
 
     `others`, if given, answer all but floors: a cluster whose metrics do not end with the booster.
+    `read_floors` reads the ConfigMaps with floors, None where the audit sees each change at once.
     """
 
     def __init__(
         self,
         audit: Audit,
         processes: Sequence[Fastpath],
+        read_floors: Callable[[], Awaitable[Sequence[Document]]] | None,
         *,
         others: Sequence[Fastpath] = (),
         lag: int = 0,
@@ -189,6 +192,7 @@ class Front(Listener):
         self.floors: defaultdict[str, list[tuple[float, int, str]]] = defaultdict(list)
         """The answers about floors, by name of the autoscaler: when, status, and value or message."""
         self._audit = audit
+        self._read_floors = read_floors
         self._before: defaultdict[str, deque[_Answer]] = defaultdict(deque)
         self._token = token
         self._session: aiohttp.ClientSession | None = None
@@ -250,6 +254,9 @@ class Front(Listener):
         if answer.status == 200:
             (item,) = json.loads(said)["items"]
             said = item["value"]
+            if int(said) < published and self._read_floors is not None:
+                # a floor that has ended: the watch of the audit may be behind the answer
+                published = min(published, self._audit.stored(await self._read_floors(), target, now))
             if int(said) < published:
                 self.stale.append(Stale(now, target, published, int(said)))
         self.floors[name].append((now, answer.status, said))

@@ -168,6 +168,12 @@ class Audit:
         """Return the floor that is published for the autoscaler of a target, 0 for none."""
         return _floor(self.entries.get(self._uid(target)), now)
 
+    def stored(self, config_maps: Iterable[Document], target: Place, now: float) -> int:
+        """Return the floor that ConfigMaps hold for it, which this audit may see later."""
+        uid = self._uid(target)
+        entries = (floors.decode_floors(each.get("data")).get(uid) for each in config_maps)
+        return max((_floor(entry, now) for entry in entries), default=0)
+
     def _is_published(self, write: Write) -> bool:
         """Tell whether the floor of a raise was in a ConfigMap when the raise was stored."""
         uid = self._uid(write.target)

@@ -8,6 +8,7 @@ every raise comes before the controller knows why. An audit judges all writes of
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from adapter.model.autoscaling.floor import LABEL
 from adapter.model.clock import Clock
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo.native_hpa import Adapter
@@ -144,7 +146,8 @@ class World(View):
         backend = self._fronted
         pair = backend.authority.issue(*certs.service_names(SERVICE, HOME), "127.0.0.1")
         context, token = backend.authority.server_context(pair), self.cluster.token
-        front = Front(self.audit, self.processes, others=others, lag=lag, token=token, tls=context)
+        read = self._read_floors if self.is_real else None
+        front = Front(self.audit, self.processes, read, others=others, lag=lag, token=token, tls=context)
         self.front = await self.running.enter_async_context(front)
         port = int(front.url.rpartition(":")[2])
         await self.running.enter_async_context(
@@ -153,6 +156,11 @@ class World(View):
         if not self.is_real:
             asked = Adapter(front.url, backend.authority.file, token)
             await self.running.enter_async_context(controllers.autoscaling(self.cluster, asked))
+
+    async def _read_floors(self) -> list[Document]:
+        listing = ("get", "configmaps", "-n", HOME, "-l", f"{LABEL}=true", "-o", "json")
+        found: list[Document] = json.loads(await self.cluster.kubectl(*listing))["items"]
+        return found
 
     @property
     def _fronted(self) -> FrontedSandbox | FrontedControlPlane:
