@@ -96,8 +96,7 @@ class ScalerOptions(CommandOptions):
     )
     autoscaler_history: bool = _switch(
         "true",
-        "Keep the counts of the last hour of each autoscaler, which `fastpath ui` draws. Takes memory: at "
-        "most 2 KiB for each.",
+        "Keep the changes of the last hour of each autoscaler, which `fastpath ui` draws: 2 KiB on average.",
     )
     journal_entries: int = _scaler(
         FlagType.INT,

@@ -46,7 +46,7 @@ export interface NextChange {
   released: string;
 }
 
-/** What was from `at` until the next point; a number that was not known is null. */
+/** A change: what was from `at` until the next point; a number that was not known is null. */
 export interface HistoryPoint {
   at: string;
   demand: number | null;
@@ -58,10 +58,11 @@ export interface HistoryPoint {
   limitedBy: string;
 }
 
-/** The last hour, oldest first; a point is left out where it repeats the last one. */
+/** The changes of the last hour, oldest first. */
 export interface HistoryView {
   resolution: number;
   until: string;
+  exact: number;
   points: HistoryPoint[];
 }
 

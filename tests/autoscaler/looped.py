@@ -13,12 +13,7 @@ from adapter.bounds.schedule.windows import Schedule
 from adapter.bounds.timeline import Bounds, BoundsTimeline, Lead
 from adapter.errors import KubernetesError, NotSyncedError
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    BOOST,
-    HPA_API_VERSION,
-    HPA_KIND,
-    FastPathAutoscaler,
-)
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.objects.pods import COST_ANNOTATION
 from adapter.model.timestamps import SECOND
@@ -152,11 +147,7 @@ class LoopBench(Bench):
         super().__init__()
 
     def boost(
-        self,
-        boost: Boost = ON,
-        replicas: int | None = None,
-        published: Floor | None = None,
-        **spec: Any,
+        self, boost: Boost = ON, replicas: int | None = None, published: Floor | None = None, **spec: Any
     ) -> None:
         """Put an HPA, and its target if `replicas` are given."""
         if replicas is not None:

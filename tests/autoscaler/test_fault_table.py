@@ -102,7 +102,7 @@ MAY_GROW = {"scrapes overdue", "ages unknown", "partial answers", "pods not watc
 """What is out of date, or may lack a part, may raise."""
 
 OWN_MAY_GROW = MAY_GROW | {
-    *("Prometheus fails", "Prometheus never answers", "stale samples", "own usage missing"),
+    *("Prometheus fails", "Prometheus never answers", "stale samples", "own usage missing")
 }
 """The pods' own usage raises without that of their containers, and the other way round."""
 

@@ -158,11 +158,7 @@ class Line:
         return act(document)
 
     async def list_objects(
-        self,
-        source: ListWatch[_T],
-        deliver: Callable[[list[_T]], None],
-        *,
-        resource_version: str,
+        self, source: ListWatch[_T], deliver: Callable[[list[_T]], None], *, resource_version: str
     ) -> str:
         assert (source.resource.plural, source.namespace, resource_version) == ("configmaps", "fastpath", "")
         self.lists += 1

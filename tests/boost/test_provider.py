@@ -8,11 +8,7 @@ from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.metrics import (
-    CustomQuestion,
-    ExternalQuestion,
-    SeriesInfo,
-)
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, SeriesInfo
 from adapter.model.objects import label_selectors
 from tests.boost.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.clock import WALL, FakeClock
@@ -87,8 +83,7 @@ async def test_one_equality_is_answered_with_one_item(case: FloorBench, selector
 
 
 @pytest.mark.parametrize(
-    "selector",
-    ["", "autoscaler=", "!autoscaler", "autoscaler in (web)", "app=web", "autoscaler=web,app=web"],
+    "selector", ["", "autoscaler=", "!autoscaler", "autoscaler in (web)", "app=web", "autoscaler=web,app=web"]
 )
 async def test_any_other_selector_is_refused(case: FloorBench, selector: str) -> None:
     with pytest.raises(BadRequestError, match=r"labelSelector=autoscaler=NAME and no other selector$"):
@@ -253,7 +248,4 @@ async def test_the_floors_stand_beside_the_metrics_of_rules(case: FloorBench) ->
         (queue,) = (await here.provider.external(external("a=b")._replace(metric="hits"))).items
         (hits,) = (await here.provider.custom(custom("web")._replace(metric="hits"))).items
         assert (queue.milli, hits.milli) == (1000, 1000)
-        assert here.querier.asked == [
-            'sum(hits{a="b"})',
-            'sum(hits{namespace="shop",hpa="web"}) by (hpa)',
-        ]
+        assert here.querier.asked == ['sum(hits{a="b"})', 'sum(hits{namespace="shop",hpa="web"}) by (hpa)']

@@ -15,24 +15,9 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client
 from adapter.kubernetes.write.config_map import WRITTEN_FROM
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.model.autoscaling.floor import (
-    LABEL,
-    Floor,
-    config_map_name,
-    decode_floors,
-    encode_floor,
-)
+from adapter.model.autoscaling.floor import LABEL, Floor, config_map_name, decode_floors, encode_floor
 from tests.boost.configmaps import JSON, Store, lagging
-from tests.boost.floorterms import (
-    NAMESPACE,
-    Checker,
-    FloorProcess,
-    config_map,
-    end,
-    entry,
-    leading,
-    watching,
-)
+from tests.boost.floorterms import NAMESPACE, Checker, FloorProcess, config_map, end, entry, leading, watching
 from tests.support.writing import HandFence
 
 pytestmark = pytest.mark.looptime

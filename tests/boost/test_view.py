@@ -215,10 +215,7 @@ async def test_many_entries_are_decoded_in_steps(process: FloorProcess) -> None:
 @pytest.mark.looptime(False)
 async def test_over_http() -> None:
     monitoring, clock = Monitoring(), SystemClock()
-    async with (
-        Cluster() as cluster,
-        connected(cluster.url) as client,
-    ):
+    async with Cluster() as cluster, connected(cluster.url) as client:
         view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
         task = asyncio.create_task(view.run())
         await asyncio.sleep(0)

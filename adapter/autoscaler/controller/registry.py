@@ -94,13 +94,7 @@ class Controller:
         self._reporter = Reporter(actuator, monitoring, journal)
         reconciler = Reconciler(actuator, self._floors, costs, self._reporter, context.clock)
         self.loop = DecisionLoop(
-            self.find,
-            self.names,
-            reconciler,
-            context.forecasts,
-            context.changes,
-            context.clock,
-            monitoring,
+            self.find, self.names, reconciler, context.forecasts, context.changes, context.clock, monitoring
         )
 
     def begin(self, number: int, floors: Floors) -> OwnedSlice:

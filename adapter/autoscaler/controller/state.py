@@ -391,8 +391,7 @@ class AutoscalerState:
         self.last = LastDecision(time, snapshot, decision)
         self.turn.since = self.turn.since or time
         if self.past is not None:
-            floor = self.memory.boost.floor
-            self.past.note(self.last.counts(0 if floor is None else floor.replicas), now)
+            self.past.note(self.last.change(now, self.memory.boost.floor))
 
     # -- what is ahead ---------------------------------------------------------------------------------------
 

@@ -15,12 +15,7 @@ from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.guards import pending as pending_capacity
 from adapter.autoscaler.decide.guards.pending import PendingState
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    Observation,
-    Unavailable,
-)
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.decide.restraint import HIGHEST, LOWEST, Restraint
 from adapter.autoscaler.decide.sync import Decision, Sync
@@ -28,12 +23,7 @@ from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
-from adapter.model.autoscaling.status import (
-    ABLE_TO_SCALE,
-    SCALED_TO_ZERO,
-    SCALING_ACTIVE,
-    SCALING_LIMITED,
-)
+from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED
 from adapter.model.objects import label_selectors
 from adapter.model.objects.label_selectors import LabelSelector
 

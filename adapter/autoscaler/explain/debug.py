@@ -23,7 +23,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.autoscaler.explain.past_hour import SPAN, PastSpan
+from adapter.autoscaler.explain.past_hour import EXACT, HOUR, SLOT, Change
 from adapter.autoscaler.inputs.snapshot import MetricInput
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
@@ -66,16 +66,8 @@ def show(
 
 
 def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> DebugResponse:
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "details": details,
-        "code": code,
-    }
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    status = {**head, "message": message, "reason": reason, "details": details, "code": code}
     return DebugResponse(code, encode(status))
 
 
@@ -193,18 +185,16 @@ def _next(state: AutoscalerState, now: int) -> views.NextChange | None:
 def _history(state: AutoscalerState, now: int) -> views.HistoryView | None:
     if state.past is None:
         return None
-    points = [_point(span, _moment(state, span.start)) for span in state.past.spans(now)]
-    return views.HistoryView(resolution=SPAN / SECOND, until=_moment(state, now), points=points)
+    known, until = state.past.changes(now), _moment(state, now)
+    points = [_point(change, _moment(state, max(change.at, now - HOUR))) for change in known]
+    return views.HistoryView(resolution=SLOT / SECOND, until=until, exact=EXACT / SECOND, points=points)
 
 
-def _point(span: PastSpan, at: str) -> views.HistoryPoint:
-    counts = span.counts
-    if counts is None:
-        return views.HistoryPoint(
-            at=at, demand=None, desired=None, ready=None, floor=0, min=0, max=0, limited_by=""
-        )
-    shown = counts._asdict()
-    return views.HistoryPoint(at=at, limited_by=shown.pop("restraint").value, **shown)
+def _point(change: Change, at: str) -> views.HistoryPoint:
+    bounds = dict(zip(("floor", "min", "max"), change.bounds, strict=True))
+    text = "" if change.restraint is None else change.restraint.value
+    shown = {**msgspec.structs.asdict(change), **bounds, "at": at, "limitedBy": text}
+    return msgspec.convert(shown, views.HistoryPoint)
 
 
 def _ahead(state: AutoscalerState, now: int) -> list[views.BoundsAhead]:
@@ -283,18 +273,14 @@ def _target(state: AutoscalerState) -> views.TargetView:
 
 def _ready_times(state: AutoscalerState) -> dict[str, Any]:
     """Return how long the last pods took to be Ready, in seconds, and how many pods are not in that."""
-    times, left_out, starting = (
-        state.ready_times,
-        state.target.ledger.left_out(),
-        state.subscriptions.starting(),
-    )
+    times, starting = state.ready_times, state.subscriptions.starting()
     shown: dict[str, Any] = {"pods": 0 if times is None else times.count}
     if times is not None:
         parts = {part: getattr(times, part) for part in (*PARTS, TOTAL)}
         shown["seconds"] = {part: seconds._asdict() for part, seconds in parts.items() if seconds is not None}
         shown["unschedulable"] = times.unschedulable
         shown["pullFailed"] = times.pull_failed
-    shown["leftOut"] = left_out._asdict()
+    shown["leftOut"] = state.target.ledger.left_out()._asdict()
     shown["starting"] = None
     if starting is not None:
         shown["starting"] = {

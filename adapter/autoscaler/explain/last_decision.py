@@ -4,8 +4,9 @@ import msgspec
 
 from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.sync import Decision
-from adapter.autoscaler.explain.past_hour import Counts
+from adapter.autoscaler.explain.past_hour import Change
 from adapter.autoscaler.inputs.snapshot import Snapshot
+from adapter.model.autoscaling.floor import Floor
 
 
 class LastDecision(msgspec.Struct, frozen=True):
@@ -15,8 +16,8 @@ class LastDecision(msgspec.Struct, frozen=True):
     snapshot: Snapshot | None
     decision: Decision
 
-    def counts(self, floor: int) -> Counts:
-        """Return its counts for the history; `floor` is the one that is published, 0 without one."""
-        decision, limits = self.decision, self.decision.spec.limits
+    def change(self, now: int, floor: Floor | None) -> Change:
+        """Return its record for the history; `floor` is the one that is published."""
+        decision, bounds = self.decision, (floor.replicas if floor else 0, *self.decision.spec.limits)
         ready = None if self.snapshot is None else rosters.prepare(self.snapshot.observation.pods).ready
-        return Counts(decision.wanted, decision.desired, ready, floor, *limits, decision.restraint)
+        return Change(now, decision.wanted, decision.desired, ready, bounds, decision.restraint)

@@ -1,157 +1,175 @@
-"""The last hour of one autoscaler in less than 2 KiB: what was asked for, decided and Ready, and its limits.
+"""The last hour of one autoscaler as its changes: what was asked for, decided and Ready, what limited it.
 
-Time is divided into spans of 30 seconds. A span has one record of fixed size, and a record that repeats the
-last one lengthens it instead. So an autoscaler at rest takes a few bytes, and a busy one a record a span.
-Within a span the highest demand counts and the fewest Ready pods, because a short peak is what one looks for;
-of all else the last value.
+A record is written when one of these changes, and holds until the next. Most autoscalers rest and have one or
+two. What fills memory is a demand that sways each second while nothing follows from it. So this is thinned,
+and what was done is not:
+
+- A *reaction* is a change of the desired count, of Ready pods or of a bound. It keeps its second.
+- All else is a *sway*: of a demand, and of the restraint that says how it lies to the count. A sway is
+  forgotten between two records at most `SLOT` apart of which one is as high, and while the demand stays at
+  most a tenth, or one pod, below the record before. So a peak keeps its second, unless the record before is
+  as high. A restraint that lasts for `SLOT` keeps its second; one that comes and goes while nothing is done
+  is a flicker.
+- What is older than `EXACT` has the same rules with a quarter in place of a tenth, and a record also takes
+  the demand of a peak that is so little above it, for `RUN`. So the line is never below a peak by more than
+  `SLOT`. If a slot still has more than two records, all but the last become one: the most demand and desired
+  pods in it, and the fewest Ready.
+
+So an hour has hardly more than two records of each of its slots, and `MOST` is exceeded only where there was
+a reaction each second. Then the older ones of those that are exact are thinned too.
 """
 
-import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.timestamps import SECOND
 
-SPAN = 30 * SECOND
-SPANS = 120
-"""The number of spans that are kept."""
+HOUR = 3600 * SECOND
+EXACT = 600 * SECOND
+SLOT = 15 * SECOND
+RUN = 300 * SECOND
+MOST = 512
 
-MOST = 0xFFFE
-"""The largest count that is kept; a larger one is kept as this."""
+LAPSE = 90 * SECOND
+"""After this long without a decision nothing is known; no period is as long."""
 
-_COUNTS = struct.Struct("<6HB")
-"""Demand, desired, ready, floor, min, max, and the place of the restraint."""
-
-_RECORD = 1 + _COUNTS.size
-"""A record is a number of spans and their counts."""
-
-_RESTRAINTS = tuple(Restraint)
-_PLACES = {restraint: place for place, restraint in enumerate(_RESTRAINTS)}
-_NOTHING = _COUNTS.pack(0, 0, 0, 0, 0, 0, _PLACES[Restraint.FAILED])
+_EARLIER = EXACT // 2, SLOT, -SLOT
+"""The ages beyond which records are thinned if there are too many; all are beyond the last."""
 
 
-class Counts(NamedTuple):
-    """The counts of a span; None for one that is not known."""
+_Grain = tuple[float, int]
+_FINE, _COARSE = (0.1, SLOT), (0.25, 4 * SLOT)
+"""The part of a demand that is no change of it, and how long a restraint holds that is no flicker."""
 
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """The counts from `at` nanoseconds on, None for one that is not known.
+
+    `bounds` are the floor, 0 without one, the minimum and the maximum. Where nothing was decided there is no
+    restraint.
+    """
+
+    at: int
     demand: int | None
     desired: int | None
     ready: int | None
-    floor: int
-    min: int
-    max: int
-    restraint: Restraint
+    bounds: tuple[int, int, int]
+    restraint: Restraint | None
 
+    def repeats(self, other: "Change") -> bool:
+        return self == msgspec.structs.replace(other, at=self.at)
 
-class PastSpan(NamedTuple):
-    """What was from `start` to `end`, in nanoseconds; `counts` is None where nothing was decided."""
-
-    start: int
-    end: int
-    counts: Counts | None
+    @property
+    def height(self) -> float:
+        return -math.inf if self.demand is None else self.demand
 
 
 class PastHour:
-    __slots__ = ("_open", "_sealed", "_span")
+    __slots__ = ("_changes", "_noted")
 
     def __init__(self) -> None:
-        self._sealed = b""
-        """Records of the spans before the open one, oldest first."""
-        self._open = _NOTHING
-        self._span = 0
-        """The number of the open span, 0 before the first."""
+        self._changes: tuple[Change, ...] = ()
+        self._noted = 0
 
-    def note(self, counts: Counts, now: int) -> None:
-        """Note the counts of a decision at `now` nanoseconds, not before those noted earlier."""
-        span = now // SPAN
-        if span > self._span:
-            self._seal(span)
-            self._open = _NOTHING
-        packed = _pack(counts)
-        if packed != self._open:
-            self._open = packed if self._open is _NOTHING else _merge(self._open, packed)
+    def note(self, now: Change) -> None:
+        """Note what was decided, not before what was noted earlier."""
+        known, self._noted = self._until(now.at), now.at
+        if not known or not now.repeats(known[-1]):
+            self._changes = add(known, now)
 
-    def spans(self, now: int) -> Iterator[PastSpan]:
-        """Yield what was in the hour before `now`, oldest first."""
-        places = range(0, len(self._sealed), _RECORD)
-        records = [(self._sealed[at], self._sealed[at + 1 : at + _RECORD]) for at in places]
-        first = self._span - sum(count for count, _ in records)
-        oldest = now // SPAN - SPANS
-        for count, packed in (*records, (1, self._open)):
-            start, end = max(first, oldest) * SPAN, min((first + count) * SPAN, now)
-            if self._span and start < end:
-                yield PastSpan(start, end, None if packed == _NOTHING else _unpack(packed))
-            first += count
+    def changes(self, now: int) -> Sequence[Change]:
+        """Return the changes of the hour before `now`, oldest first; the first may be older."""
+        known = self._until(now)
+        return known[_first(known, now) :]
+
+    def _until(self, now: int) -> tuple[Change, ...]:
+        """Return the changes; after a lapse the last one is of nothing."""
+        if not self._changes or now - self._noted <= LAPSE:
+            return self._changes
+        return add(self._changes, Change(self._noted + LAPSE, None, None, None, (0, 0, 0), None))
 
     @property
     def reversals(self) -> int:
         """The changes of direction of the desired count."""
-        changes, before, direction = 0, None, 0
-        records = self._sealed + b"\1" + self._open
-        for at in range(1, len(records), _RECORD):
-            desired = _unpack(records[at : at + _COUNTS.size]).desired
-            if desired is None or desired == before:
-                continue
-            if before is not None:
-                turn = 1 if desired > before else -1
-                changes += turn == -direction
-                direction = turn
-            before = desired
+        known = [one.desired for one in self._changes if one.desired is not None]
+        turns = [after > before for before, after in itertools.pairwise(known) if after != before]
+        return sum(one != other for one, other in itertools.pairwise(turns))
+
+
+def add(changes: Sequence[Change], new: Change) -> tuple[Change, ...]:
+    """Return the changes of an hour with one more, without those that it makes needless."""
+    kept = list(changes)
+    while len(kept) > 1 and _is_needless(kept[-2], kept[-1], new, _FINE):
+        kept.pop()
+    if not kept or not new.repeats(kept[-1]):
+        shared = kept and kept[-1].bounds == new.bounds
+        kept.append(msgspec.structs.replace(new, bounds=kept[-1].bounds) if shared else new)
+    if changes:
+        kept = _thinned(kept, changes[-1].at - EXACT, new.at - EXACT)
+    for age in _EARLIER if len(kept) > MOST else ():
+        kept = _thinned(kept, 0, new.at - age) if len(kept) > MOST else kept
+    return tuple(kept[_first(kept, new.at) :])
+
+
+def _first(changes: Sequence[Change], now: int) -> int:
+    """Return the place of the change that holds at the begin of an hour."""
+    return max(0, sum(1 for _ in itertools.takewhile(lambda one: one.at <= now - HOUR, changes)) - 1)
+
+
+def _thinned(changes: list[Change], begin: int, end: int) -> list[Change]:
+    """Return changes with those in the slots between two instants as what is old."""
+    begin, end = begin // SLOT * SLOT, end // SLOT * SLOT
+    if begin == end:
         return changes
-
-    def _seal(self, span: int) -> None:
-        """Begin a span: the open one becomes a record, and spans without a decision another."""
-        if not self._span:
-            self._span = span
-            return
-        records = _lengthened(self._sealed, self._open, 1)
-        if span > self._span + 1:
-            records = _lengthened(records, _NOTHING, min(span - self._span - 1, SPANS))
-        self._sealed, self._span = _last_spans(records), span
-
-
-def _lengthened(records: bytes, packed: bytes, spans: int) -> bytes:
-    """Return records with some more spans of the same counts."""
-    if records[-_COUNTS.size :] == packed:
-        spans += records[-_RECORD]
-        records = records[:-_RECORD]
-    return records + bytes((min(spans, SPANS),)) + packed
+    first = max(1, sum(one.at < begin for one in changes))
+    last = max(first, sum(one.at < end for one in changes[:-1]))
+    kept = changes[:first]
+    for one, after in zip(changes[first:last], changes[first + 1 :], strict=False):
+        if _is_as_high(kept[-1], one, after):
+            kept[-1] = msgspec.structs.replace(kept[-1], demand=one.demand)
+        elif not _is_needless(kept[-1], one, after, _COARSE):
+            kept.append(one)
+    slots = (list(slot) for _, slot in itertools.groupby(kept[first:], key=lambda one: one.at // SLOT))
+    old = itertools.chain.from_iterable(slot if len(slot) <= 2 else _merged(slot) for slot in slots)
+    return [*kept[:first], *old, *changes[last:]]
 
 
-def _last_spans(records: bytes) -> bytes:
-    """Return the records of the last spans."""
-    left = SPANS - 1
-    for at in range(len(records) - _RECORD, -1, -_RECORD):
-        if records[at] >= left:
-            return bytes((left,)) + records[at + 1 :]
-        left -= records[at]
-    return records
+def _merged(slot: Sequence[Change]) -> Iterator[Change]:
+    """Yield two changes for those of a slot: the last, and one of all before."""
+    *others, last = slot
+    highest = max(others, key=lambda one: one.height)
+    desired = max((one.desired for one in others if one.desired is not None), default=None)
+    ready = min((one.ready for one in others if one.ready is not None), default=None)
+    yield Change(others[0].at, highest.demand, desired, ready, others[-1].bounds, highest.restraint)
+    yield last
 
 
-def _pack(counts: Counts) -> bytes:
-    demand, desired, ready, floor, low, high, restraint = counts
-    # 0 is an unknown count, and others are one more
-    demand = 0 if demand is None else demand + 1
-    desired = 0 if desired is None else desired + 1
-    ready = 0 if ready is None else ready + 1
-    packed = demand, desired, ready, floor, low, high
-    try:
-        return _COUNTS.pack(*packed, _PLACES[restraint])
-    except struct.error:  # a count with more bits, which a spec may have
-        return _COUNTS.pack(*(max(0, min(count, MOST + 1)) for count in packed), _PLACES[restraint])
+def _is_sway(before: Change, one: Change, after: Change, flicker: int) -> bool:
+    """Tell whether nothing was done with the middle one of three changes, nor is its restraint a new one."""
+    if one.desired != before.desired or one.ready != before.ready or one.bounds != before.bounds:
+        return False
+    is_over = one.restraint is not after.restraint and after.at - one.at < flicker
+    return is_over or one.restraint is before.restraint
 
 
-def _unpack(packed: bytes) -> Counts:
-    demand, desired, ready, floor, low, high, place = _COUNTS.unpack(packed)
-    return Counts(_known(demand), _known(desired), _known(ready), floor, low, high, _RESTRAINTS[place])
+def _is_needless(before: Change, one: Change, after: Change, grain: _Grain) -> bool:
+    """Tell whether the middle one of three changes is a sway that may be forgotten."""
+    share, flicker = grain
+    if not _is_sway(before, one, after, flicker):
+        return False
+    high, level, later = before.height, one.height, after.height
+    if level <= max(high, later) and after.at - before.at <= SLOT:
+        return True
+    low = high - max(1, high * share)
+    return level <= high and (level >= low or (after.at - one.at < SLOT and later >= low))
 
 
-def _known(count: int) -> int | None:
-    return count - 1 if count else None
-
-
-def _merge(before: bytes, packed: bytes) -> bytes:
-    """Return the counts of a span after one more decision."""
-    former, _, least, *_ = _COUNTS.unpack(before)
-    demand, desired, ready, *others = _COUNTS.unpack(packed)
-    return _COUNTS.pack(max(former, demand), desired, min(least, ready) or max(least, ready), *others)
+def _is_as_high(before: Change, one: Change, after: Change) -> bool:
+    """Tell whether an old sway is so little above what was just before that this may be as high."""
+    share, flicker = _COARSE
+    is_little = one.height - max(1, one.height * share) <= before.height < one.height
+    return is_little and one.at - before.at <= RUN and _is_sway(before, one, after, flicker)

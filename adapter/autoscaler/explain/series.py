@@ -132,12 +132,8 @@ class AutoscalerSeries:
         self._show_times(None)
         self._show_reason("")
         tables = {*_tables(monitoring, is_native=False), *_tables(monitoring, is_native=True)}
-        for table in (
-            *tables,
-            monitoring.value_time,
-            monitoring.last_scale_duration,
-            monitoring.direction_changes,
-        ):
+        own = monitoring.value_time, monitoring.last_scale_duration, monitoring.direction_changes
+        for table in (*tables, *own):
             table.put(self.labels, None)
 
     def _show_times(self, times: ReadyTimes | None) -> None:

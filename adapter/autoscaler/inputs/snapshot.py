@@ -93,7 +93,7 @@ class AutoscalerContext(NamedTuple):
     schedules: ScheduleBook | None = None
     """None without schedules."""
     keeps_history: bool = True
-    """Whether the counts of the last hour are kept for each autoscaler."""
+    """Whether the changes of the last hour are kept for each autoscaler."""
     doubt: Callable[[], str] = lambda: ""
     """Returns why no count may fall, "" if one may."""
 

@@ -78,10 +78,10 @@ class NextChange(_ViewPart, frozen=True):
 
 
 class HistoryPoint(_ViewPart, frozen=True):
-    """What was from `at` until the next point; a number that was not known is null.
+    """A change: what was from `at` until the next point; a number that was not known is null.
 
-    `demand` are the pods that the metrics ask for before all limits, the most in the span; `ready` the least.
-    `floor` is a published floor, 0 without one. `limited_by` is what kept the count where it was.
+    `demand` are the pods that the metrics ask for before all limits. `floor` is a published floor, 0 without
+    one. `limited_by` is what kept the count where it was.
     """
 
     at: str
@@ -95,10 +95,15 @@ class HistoryPoint(_ViewPart, frozen=True):
 
 
 class HistoryView(_ViewPart, frozen=True):
-    """The last hour, oldest first; a point is left out where it repeats the last one."""
+    """The changes of the last hour, oldest first.
+
+    Those of the last `exact` seconds are as they were. Of the older ones, `resolution` seconds keep the most
+    demand and desired pods and the fewest Ready. A scaler that leaves `exact` out has these spans alone.
+    """
 
     resolution: float
     until: str
+    exact: float = 0.0
     points: Sequence[HistoryPoint] = ()
 
 

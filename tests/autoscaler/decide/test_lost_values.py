@@ -28,15 +28,7 @@ from adapter.model.timestamps import SECOND, Span
 from fastpath_forecast.simulate import deciders
 from tests.autoscaler.decide.synced import GONE, SyncedScaler, condition
 from tests.support.answers import answers
-from tests.support.scaling import (
-    NOW,
-    cpu_metric,
-    external_metric,
-    object_metric,
-    pod,
-    pods,
-    pods_metric,
-)
+from tests.support.scaling import NOW, cpu_metric, external_metric, object_metric, pod, pods, pods_metric
 
 LATE = LATELY // SECOND
 LOADED, IDLE = 15_000, 5_000

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide.calculator import Proposal
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    PodsReading,
-    Reading,
-    Ways,
-)
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading, Ways
 from tests.autoscaler.decide.synced import SyncedScaler
 from tests.support import simulation
 from tests.support.scaling import autoscaler, external_metric, object_metric, pods, pods_metric, situation
@@ -87,10 +81,7 @@ def test_what_is_remembered_is_the_highest_of_all_readings_and_metrics() -> None
     before, after = read("pods", 5000, 10, 16), read("pods", 6000, 10, 0)
     assert isinstance(before, PodsReading)
     assert isinstance(after, PodsReading)
-    for reading in (
-        Ways((before, after)),
-        Ways((after, before)),
-    ):
+    for reading in (Ways((before, after)), Ways((after, before))):
         proposal = metric.propose(reading, situation(10, listed))
         assert isinstance(proposal, Proposal)
         assert (proposal.replicas, proposal.remembered) == (8, 6)

@@ -169,11 +169,7 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
     """A rule may name any namespace, and the caches of a scaler keep the objects of its own slices only."""
     scope = SliceScope()
     scope.set({slices.slice_of("default")})
-    async with (
-        Cluster() as cluster,
-        AnsweringServer(SHOWN) as exporter,
-        following(cluster, scope) as here,
-    ):
+    async with Cluster() as cluster, AnsweringServer(SHOWN) as exporter, following(cluster, scope) as here:
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(pod("other", "127.0.0.9", exporter.port, app="other"))
         here.wants.put(autoscaler("waiting"))

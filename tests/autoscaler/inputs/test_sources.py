@@ -17,13 +17,7 @@ from adapter.autoscaler.inputs.sources import MetricSource
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import PodMetrics, decode_scalar
-from adapter.model.metrics import (
-    ContainerUsage,
-    CustomQuestion,
-    ObjectUsage,
-    ResourceAnswer,
-    Usage,
-)
+from adapter.model.metrics import ContainerUsage, CustomQuestion, ObjectUsage, ResourceAnswer, Usage
 from adapter.model.timestamps import SECOND, span_of
 from tests.autoscaler.inputs.sources_bench import CONTAINER, RATES, RULES, A, B, C, SourceBench, bench
 from tests.support.clock import WALL

@@ -14,15 +14,7 @@ from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.target_hops import target_hop
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, WorkloadDocument
-from fastpath_tools.live.facts import (
-    CountWriter,
-    Leader,
-    Leaders,
-    Reversal,
-    TargetFacts,
-    Unread,
-    UnreadyPods,
-)
+from fastpath_tools.live.facts import CountWriter, Leader, Leaders, Reversal, TargetFacts, Unread, UnreadyPods
 from tests.support.answers import answers
 from tests.support.doctor import fast_facts
 

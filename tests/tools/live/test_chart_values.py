@@ -105,10 +105,7 @@ def test_values_without_rules_give_the_default_ones() -> None:
     assert len(parse("prometheus-adapter: {replicas: 2}").config.rules) == 6
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "words"),
-    answers("live/chart_values", "fatal"),
-)
+@pytest.mark.parametrize(("text", "path", "words"), answers("live/chart_values", "fatal"))
 def test_values_that_the_chart_would_not_render_are_fatal(text: str, path: str, words: str) -> None:
     parsed = parse(text)
     assert parsed.config == RulesConfig()

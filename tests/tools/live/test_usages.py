@@ -74,17 +74,9 @@ EXPOSED = f"# HELP {CPU} ...\n{CPU} 12.5\nup 1\n".encode()
 @pytest.mark.parametrize(
     ("answers", "found", "asked"),
     [
+        pytest.param({"a:9090": EXPOSED}, PORTS[0], ["a:9090"], id="at the first port"),
         pytest.param(
-            {"a:9090": EXPOSED},
-            PORTS[0],
-            ["a:9090"],
-            id="at the first port",
-        ),
-        pytest.param(
-            {"a:9090": b"up 1\n", "a:8080": EXPOSED},
-            PORTS[1],
-            ["a:9090", "a:8080"],
-            id="at the second",
+            {"a:9090": b"up 1\n", "a:8080": EXPOSED}, PORTS[1], ["a:9090", "a:8080"], id="at the second"
         ),
         pytest.param(
             {"a:9090": f"x_{CPU} 1\n# TYPE {CPU} counter\n{CPU}_more 1\n".encode()},

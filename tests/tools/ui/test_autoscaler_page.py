@@ -16,12 +16,7 @@ from msgspec.structs import replace
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.explain import debug
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
-from adapter.model.autoscaling.view import (
-    AutoscalerView,
-    BoundsAhead,
-    TargetView,
-    WritersView,
-)
+from adapter.model.autoscaling.view import AutoscalerView, BoundsAhead, TargetView, WritersView
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH
 from fastpath_sandbox.listener import Listener
