@@ -201,7 +201,7 @@ def _wave(mean: float, amplitude: float, period: float, digits: int = 6) -> Call
 def _autoscaler(version: str, kind: str, name: str) -> dict[str, Any]:
     """Return an autoscaler; both kinds have the same target.
 
-    Scale-down has no delay, so that steps follow soon.
+    Scale-down waits for a moment only, so that steps follow soon.
     """
     target = {"type": "AverageValue", "averageValue": f"{_TARGET:g}"}
     return {
@@ -213,7 +213,7 @@ def _autoscaler(version: str, kind: str, name: str) -> dict[str, Any]:
             "minReplicas": LIMITS[0],
             "maxReplicas": LIMITS[1],
             "metrics": [{"type": "Pods", "pods": {"metric": {"name": _METRIC}, "target": target}}],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 15}},
         },
     }
 

@@ -13,13 +13,7 @@ from typing import Self
 from adapter.cli import command_line
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, flags_of, option, switch, text_option
-from adapter.config.options import (
-    SERVE,
-    ClusterOptions,
-    ProcessOptions,
-    PrometheusOptions,
-    RulesOptions,
-)
+from adapter.config.options import SERVE, ClusterOptions, ProcessOptions, PrometheusOptions, RulesOptions
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from fastpath_tools.live.cluster_options import prometheus_url

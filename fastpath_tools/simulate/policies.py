@@ -67,11 +67,7 @@ def _read_keda(name: str, given: Given) -> SimulatedPolicy:
 
 
 KINDS: Mapping[str, PolicyKind] = MappingProxyType(
-    {
-        **ours.KINDS,
-        **peers.KINDS,
-        KEDA: PolicyKind(COMMON | {"scrape", "window", "poll", "sync"}, _read_keda),
-    }
+    {**ours.KINDS, **peers.KINDS, KEDA: PolicyKind(COMMON | {"scrape", "window", "poll", "sync"}, _read_keda)}
 )
 
 

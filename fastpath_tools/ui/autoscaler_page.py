@@ -4,36 +4,52 @@
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+from adapter.errors import FastpathError, RunError
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.doctor.hops import Hop, Total, total
-from fastpath_tools.ui import axis, sentence, what_if
+from fastpath_tools.ui import axis, fleet_page, sentence, what_if
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading, hops_by_metric
+from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.pages import Content, Query, Templates
 
-_STEPS = 100
-"""How many steps of the ladder are shown."""
+_STEPS, _LINKS = 100, 50
+"""How many steps of the ladder are shown, and how many autoscalers where one does not exist."""
 
 
 class AutoscalerPage:
-    def __init__(self, doctor: Doctor, templates: Templates, namespace: str, name: str) -> None:
-        self._reader = AutoscalerReader(doctor, namespace, name)
+    """The page of one autoscaler; where there is none, that of which there are, as `fleet` reads them."""
+
+    def __init__(self, doctor: Doctor, templates: Templates, fleet: FleetReader, *key: str) -> None:
+        self._reader = AutoscalerReader(doctor, *key)
+        self._fleet = fleet
         self._templates = templates
 
     async def read(self, query: Query) -> Content:
-        reading = await self._reader.read()
+        try:
+            reading = await self._reader.read()
+        except RunError as error:
+            rows: Sequence[Any] = ()
+            with contextlib.suppress(FastpathError):  # not everyone may list all
+                rows = (await self._fleet.read()).rows[:_LINKS]
+            facts = {"problem": error, "rows": rows, "address": fleet_page.of_autoscaler}
+            missing = self._templates.section("missing", "autoscaler_missing.html", **facts)
+            return Content("No such autoscaler", [missing], 404)
         return await asyncio.to_thread(render, self._templates, reading, query)  # a replay takes a while
 
 
 def render(templates: Templates, reading: AutoscalerReading, query: Query) -> Content:
     view, examination = reading.view, reading.examination
     why = sentence.describe(view, examination)
+    spans = {name: urlencode({**query, "span": name}) for name in axis.SPANS}
     facts: dict[str, dict[str, Any]] = {
         "sentence": {"view": view, "why": why, "notes": reading.notes},
-        "axis": {"axis": axis.draw(view), "has_history": view.history is not None},
+        "axis": {"axis": axis.draw(view, query.get("span", "")), "view": view, "spans": spans},
         "chain": {"chains": [_block(*chain, why.cause) for chain in hops_by_metric(view, examination)]},
         "ladder": {"last": view.last, "steps": () if view.last is None else view.last.trace[:_STEPS]},
         "metrics": {
@@ -97,4 +113,4 @@ def _try(reading: AutoscalerReading, query: Mapping[str, str]) -> dict[str, Any]
                 for name, one in tries.items()
             ]
     limits = {"targets": what_if.TARGETS, "windows": what_if.WINDOWS, "has_boost": is_hpa}
-    return {"trial": trial, "rows": rows, **limits}
+    return {"trial": trial, "rows": rows, "span": query.get("span"), **limits}

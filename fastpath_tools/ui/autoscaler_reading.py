@@ -27,6 +27,7 @@ from fastpath_tools.ui import hpa_history, hpa_view, sentence
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 
 _BEGINS = "the history begins with this page"
+_OLDER = "the scaler is of an older version, which keeps its last hour in steps of {}"
 
 
 class AutoscalerReading(NamedTuple):
@@ -83,7 +84,10 @@ async def read_document(doctor: Doctor, examination: Examination, notes: list[st
         shown = await doctor.scalers.read(await doctor.cluster.leaders(namespace), namespace, name)
         try:
             if not isinstance(shown, Unread):
-                return msgspec.convert(shown, AutoscalerView)
+                view = msgspec.convert(shown, AutoscalerView)
+                if view.history is not None and not view.history.exact:
+                    notes.append(_OLDER.format(seconds(view.history.resolution)))
+                return view
             notes.append(f"the scaler cannot be read: {shown.why}")
         except msgspec.ValidationError as error:  # an older one serves a document of another form
             notes.append(f"the scaler cannot be read: its document is of another version: {error}")

@@ -45,7 +45,7 @@ async def _run(options: UiOptions) -> None:
             if path == fleet_page.FLEET:
                 return fleet
             key = fleet_page.parse_autoscaler(path)
-            return None if key is None else AutoscalerPage(doctor, templates, *key)
+            return None if key is None else AutoscalerPage(doctor, templates, reader, *key)
 
         port = await stack.enter_async_context(PageServer(token, templates, find).listening(options.port))
         first = fleet_page.of_autoscaler(namespace, name) if name else fleet_page.FLEET

@@ -34,7 +34,6 @@ _WORTH = 1.0
 _LONGEST = 500
 """Characters of what others say that a line shows."""
 
-_HOUR = 3600.0
 UNKNOWN = "-"
 NO_PROBLEM = frozenset({"ScalingDisabled", "AdviseOnly", "ScalingPaused"})
 """Reasons of a False condition that a person asked for."""
@@ -249,28 +248,6 @@ def _fault(conditions: Mapping[str, Condition], decider: str) -> str:
         if condition.status == "False" and condition.reason not in NO_PROBLEM:
             return f"{condition.reason}: {plain(condition.message)}"
     return ""
-
-
-class Directions:
-    """Counts how often the count of an autoscaler turned around in the last hour, as far as it was seen."""
-
-    def __init__(self) -> None:
-        self._last: int | None = None
-        self._direction = 0
-        self._turns: collections.deque[float] = collections.deque()
-
-    def note(self, count: int | None, now: float) -> int:
-        """Return the number of turns, with the count that is wanted now."""
-        if count is not None:
-            moved = 0 if self._last is None else (count > self._last) - (count < self._last)
-            if moved:
-                if moved == -self._direction:
-                    self._turns.append(now)
-                self._direction = moved
-            self._last = count
-        while self._turns and self._turns[0] <= now - _HOUR:
-            self._turns.popleft()
-        return len(self._turns)
 
 
 # -- what a form selects -------------------------------------------------------------------------------------

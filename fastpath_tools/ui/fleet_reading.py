@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from adapter.autoscaler.decide.restraint import FOLLOWS
+from adapter.autoscaler.explain.past_hour import Counts, PastHour
 from adapter.errors import FastpathError
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.view import FleetEntry
@@ -22,7 +24,7 @@ from fastpath_tools.doctor.hops import State, total
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import Leaders, Unread
 from fastpath_tools.ui import autoscaler_reading, fleet, sentence
-from fastpath_tools.ui.fleet import Directions, Examined, FleetRow, ReactionTime
+from fastpath_tools.ui.fleet import Examined, FleetRow, ReactionTime
 from fastpath_tools.ui.renewed import Renewed
 
 _TOGETHER = 4
@@ -68,28 +70,28 @@ class FleetReader:
         self._decided = Renewed(self._ask_scalers)
         self._examined: dict[Key, tuple[float, FleetRow, Examined | None]] = {}
         self._rows: Sequence[FleetRow] = ()
-        self._directions: dict[Key, Directions] = {}
+        self._past: dict[Key, PastHour] = {}
         self._is_read = asyncio.Event()
 
     async def read(self) -> Fleet:
         """Return the fleet. KubernetesError or RunError if the autoscalers cannot be listed."""
         objects, decided = await asyncio.gather(self._objects.get(), self._decided.get())
-        now = self._doctor.clock.monotonic()
+        now = round(self._doctor.clock.monotonic() * SECOND)
         rows, seen = [], {}
         for row in [
             *(self._row(hpa, decided) for hpa in objects.hpas),
             *(self._row(fpa, decided) for fpa in objects.fpas),
         ]:
-            directions = seen[row.key] = self._directions.get(row.key) or Directions()
-            turns = directions.note(row.desired, now)
-            rows.append(row._replace(reversals=max(row.reversals, turns)))
+            past = seen[row.key] = self._past.get(row.key) or PastHour()
+            past.note(Counts(now, None, row.desired, None, (0, 0, 0), FOLLOWS))
+            rows.append(row._replace(reversals=max(row.reversals, past.reversals(now))))
         if objects.unread:
             rows += [
                 fleet.from_entry(entry, None)
                 for key, entry in decided.entries.items()
                 if key not in seen and self._namespace in {"", entry.namespace}
             ]
-        self._directions = seen
+        self._past = seen
         self._examined = {key: known for key, known in self._examined.items() if key in seen}
         self._rows = rows
         self._is_read.set()

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.explain.debug import moment
 from adapter.model.autoscaling.view import AutoscalerView, HistoryPoint, HistoryView
@@ -155,6 +157,4 @@ def _whole(value: float | None) -> int | None:
 
 
 def _repeats(point: HistoryPoint, last: HistoryPoint) -> bool:
-    return all(
-        getattr(point, name) == getattr(last, name) for name in point.__struct_fields__ if name != "at"
-    )
+    return replace(point, at=last.at) == last

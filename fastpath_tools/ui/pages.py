@@ -39,10 +39,11 @@ class Section(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a page shows at one moment, from the top down."""
+    """What a page shows at one moment, from the top down, and with which status."""
 
     title: str
     sections: Sequence[Section]
+    status: int = 200
 
 
 Query = Mapping[str, str]
@@ -74,7 +75,7 @@ class Templates:
         style = Markup(axis.STYLE)  # noqa: S704 - constant
         self._environment.filters["unbroken"] = _unbroken
         self._environment.globals |= {"root": root, "cluster": cluster, "colors": colors, "axis_style": style}
-        self._environment.globals["seconds"] = seconds
+        self._environment.globals |= {"seconds": seconds, "axes": axis}
 
     def render(self, name: str, **facts: Any) -> Markup:
         """Return a template with some facts filled in."""

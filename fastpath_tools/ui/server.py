@@ -174,7 +174,7 @@ class PageServer:
 
     async def _page(self, request: web.Request, view: _View, path: str) -> web.Response:
         content, problem = await view.state.get()
-        status, shown = (502, Content("Not readable", ())) if content is None else (200, content)
+        shown = content or Content("Not readable", (), 502)
         fields = {
             "page": path,
             "query": request.query_string,
@@ -182,7 +182,7 @@ class PageServer:
         }
         events = f"/{self._token.decode()}/{_EVENTS}?{urlencode(fields)}"
         body = self._templates.layout(shown, events, problem).encode()
-        response = web.Response(body=body, status=status, content_type="text/html", charset="utf-8")
+        response = web.Response(body=body, status=shown.status, content_type="text/html", charset="utf-8")
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             response.enable_compression(web.ContentCoding.gzip)
         return response

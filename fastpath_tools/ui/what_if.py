@@ -17,10 +17,10 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Fa
 from adapter.model.autoscaling.view import HistoryView
 from adapter.model.objects.api_objects import Metadata
 from adapter.model.quantity import Quantity
-from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_forecast.simulate import load, simulation
 from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE, read_policy
 from fastpath_forecast.simulate.simulation import Scenario
+from fastpath_tools.ui import steps
 
 TARGETS = 50, 150
 """The least and the greatest target to try, in per cent of the one of today."""
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     most: int
 
 
-_LEAST = 60 * SECOND
+_LEAST = 60.0
 """How long a history is at least that figures are made of."""
 
 
@@ -84,9 +84,9 @@ def _whole(text: str, limits: tuple[int, int], default: int) -> int:
 
 def is_known(history: HistoryView) -> bool:
     """Tell whether a history of a minute or more knows the demand; a shorter one begins within a step."""
-    starts = (read_nanoseconds(point.at) for point in history.points if point.demand is not None)
+    starts = (steps.epoch(point.at) for point in history.points if point.demand is not None)
     begin = next(starts, None)
-    return begin is not None and read_nanoseconds(history.until) - begin >= _LEAST
+    return begin is not None and steps.epoch(history.until) - begin >= _LEAST
 
 
 def replay(history: HistoryView, autoscaler: FastPathAutoscaler, start_up: float, trial: Trial) -> Result:
@@ -102,15 +102,12 @@ def replay(history: HistoryView, autoscaler: FastPathAutoscaler, start_up: float
             behavior=spec.behavior,
         ),
     )
-    begin = read_nanoseconds(history.points[0].at)
+    known = steps.spans(history, until := steps.epoch(history.until))
     demand = tuple(
-        (
-            (read_nanoseconds(point.at) - begin) / SECOND,
-            math.nan if point.demand is None else float(point.demand),
-        )
-        for point in history.points
+        (span.start - known[0].start, math.nan if span.point.demand is None else span.point.demand)
+        for span in known
     )
-    seconds = max(1, (read_nanoseconds(history.until) - begin) // SECOND)
+    seconds = max(1, int(until - known[0].start))
     return _replay(alone, demand, seconds, max(1, round(start_up)), trial)
 
 
@@ -148,11 +145,9 @@ def _replay(
 
 def recorded(history: HistoryView) -> Result:
     """Return the figures of what was, where demand and counts are known."""
-    starts = [read_nanoseconds(point.at) for point in history.points]
-    ends = [*starts[1:], read_nanoseconds(history.until)]
     shortage = pod_seconds = 0.0
-    for start, end, point in zip(starts, ends, history.points, strict=True):
-        length, count = (end - start) / SECOND, point.desired
+    for start, end, point in steps.spans(history, steps.epoch(history.until)):
+        length, count = end - start, point.desired
         ready = point.ready if point.ready is not None else count
         pod_seconds += length * (count or 0)
         if point.demand is not None and ready is not None:

@@ -1,8 +1,8 @@
 """Takes the pictures of the README: `python -m scripts.generate.screenshots [MINUTES]`.
 
-It runs the demo for some minutes, an hour by default, so that the axis has something to show, and takes a
-picture of the page of an autoscaler soon after the load has stepped up, in light and in dark. It needs
-Debian's packages chromium and prometheus.
+It runs the demo for some minutes, so that the axis has something to show, and takes a picture of the page of
+an autoscaler in light and in dark: its last five minutes, in which the count followed steps of the load, and
+the next change. It needs Debian's packages chromium and prometheus.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ WIDTH = 1280
 _BOTTOM = "Math.ceil(document.getElementById('chain').getBoundingClientRect().bottom) + 24"
 """Where the pictures end: below the chain of hops."""
 
-MOMENT = "6 replicas:"
-"""What the page says once the scaler has followed the load upwards."""
+MOMENT = re.compile(r"2 replicas at \S+ UTC if the load stays")
+"""What the page says while the scaler waits to follow the load downwards."""
 
 
 async def take(minutes: float) -> dict[str, bytes]:
@@ -38,20 +38,20 @@ async def take(minutes: float) -> dict[str, bytes]:
         async with waiting.running(demo), chromium.running(Path(folder)) as browser:
             await waiting.until(lambda: re.search(r"^pages .*\n", screen.getvalue(), re.MULTILINE), 60.0)
             address = dict(re.findall(r"^(\w+) +(\S+)", screen.getvalue(), re.MULTILINE))["pages"]
-            page = f"{address}autoscalers/{world.NAMESPACE}/{world.FAST}"
+            page = f"{address}autoscalers/{world.NAMESPACE}/{world.FAST}?span=5m"
             await asyncio.sleep(60 * minutes)
             tabs = {}
             for scheme in ("light", "dark"):
                 tab = tabs[f"ui-{scheme}.png"] = await browser.tab(width=WIDTH, dark=scheme == "dark")
                 await tab.open(page)
                 await tab.resize(WIDTH, await tab.evaluate(_BOTTOM))
-            while not all([MOMENT in await tab.text() for tab in tabs.values()]):  # noqa: ASYNC110 - a page
+            while not all([MOMENT.search(await tab.text()) for tab in tabs.values()]):  # noqa: ASYNC110 - a page
                 await asyncio.sleep(0.2)
             return {name: await tab.picture() for name, tab in tabs.items()}
 
 
 def main() -> None:
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 5.5
     for name, picture in asyncio.run(take(minutes)).items():
         (FOLDER / name).write_bytes(picture)
 

@@ -12,23 +12,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide.restraint import FOLLOWS, HELD, LIMITED, Restraint
-from adapter.autoscaler.explain.past_hour import EXACT, HOUR, LAPSE, MOST, RUN, SLOT, Change, PastHour, add
+from adapter.autoscaler.explain.past_hour import EXACT, HOUR, LAPSE, MOST, RUN, SLOT, Counts, PastHour, add
 from adapter.model.timestamps import SECOND
 from tests.support.answers import answers
 
 BEGIN = 1_000_000 * SLOT
-NONE = Change(BEGIN, None, None, None, (0, 0, 0), None)
+NONE = Counts(BEGIN, None, None, None, (0, 0, 0), None)
 
 instant = operator.attrgetter("at")
 
 
-def at(seconds: float, demand: int | None = 3, desired: int | None = 3, ready: int | None = 3) -> Change:
+def at(seconds: float, demand: int | None = 3, desired: int | None = 3, ready: int | None = 3) -> Counts:
     """Return what is decided after so many seconds."""
     restraint = Restraint.ABSENT if demand is None else FOLLOWS if demand == desired else HELD
-    return Change(BEGIN + round(seconds * SECOND), demand, desired, ready, (0, 1, 10), restraint)
+    return Counts(BEGIN + round(seconds * SECOND), demand, desired, ready, (0, 1, 10), restraint)
 
 
-def hour(decisions: Iterable[Change]) -> PastHour:
+def hour(decisions: Iterable[Counts]) -> PastHour:
     past = PastHour()
     for decision in decisions:
         past.note(decision)
@@ -45,7 +45,7 @@ def test_an_autoscaler_at_rest_has_one_record() -> None:
 def test_sways(demands: list[list[int]], until: int, expected: list[list[int]]) -> None:
     """Nothing was done until then, in seconds; in ten minutes what was before is old."""
     changes = [at(second, demand, 30, 30) for second, demand in demands]
-    *kept, _ = functools.reduce(add, [*changes, at(until, changes[-1].demand, 30, 29)], tuple[Change, ...]())
+    *kept, _ = functools.reduce(add, [*changes, at(until, changes[-1].demand, 30, 29)], tuple[Counts, ...]())
     assert [[(one.at - BEGIN) // SECOND, one.demand] for one in kept] == expected
 
 
@@ -82,9 +82,10 @@ def test_without_a_decision_nothing_is_known() -> None:
     assert list(PastHour().changes(BEGIN)) == []
 
 
-def test_changes_of_direction_are_counted() -> None:
-    desired = 3, 5, 8, 8, 4, None, 4, 6, 2
-    assert hour(at(60 * place, 3, count) for place, count in enumerate(desired)).reversals == 3
+@pytest.mark.parametrize(("counts", "turns"), answers("autoscaler/past_hour", "turns"))
+def test_changes_of_direction(counts: list[int | None], turns: int) -> None:
+    past = hour(at(place, 3, count) for place, count in enumerate(counts))
+    assert (past.reversals(BEGIN + 60 * SECOND), past.reversals(BEGIN + 2 * HOUR)) == (turns, 0)
 
 
 def test_a_change_each_second_fills_no_more_than_the_most() -> None:
@@ -112,14 +113,14 @@ _PHASES = st.lists(
 """How many decisions, the seconds between them, and what they have in turns."""
 
 
-def play(phases: Iterable[tuple[Any, ...]]) -> tuple[list[Change], Sequence[Change]]:
+def play(phases: Iterable[tuple[Any, ...]]) -> tuple[list[Counts], Sequence[Counts]]:
     """Return what changed and what is kept of it; the last decision is that of now."""
-    now, changes, past = BEGIN, list[Change](), PastHour()
+    now, changes, past = BEGIN, list[Counts](), PastHour()
     for count, step, *turns, ready in phases:
         cycles = zip(*map(itertools.cycle, turns), strict=False)
         for demand, desired, restraint in itertools.islice(cycles, count):
             now += round(step * SECOND)
-            one = Change(now, demand, desired, ready, (0, 1, 30), restraint)
+            one = Counts(now, demand, desired, ready, (0, 1, 30), restraint)
             past.note(one)
             if not changes or not one.repeats(changes[-1]):
                 changes.append(one)
@@ -129,13 +130,13 @@ def play(phases: Iterable[tuple[Any, ...]]) -> tuple[list[Change], Sequence[Chan
     return changes, kept
 
 
-def near(changes: Sequence[Change], at: int, within: int) -> Sequence[Change]:
+def near(changes: Sequence[Counts], at: int, within: int) -> Sequence[Counts]:
     """Return what held at some time near an instant."""
     first = bisect.bisect(changes, at - within, key=instant) - 1
     return changes[max(0, first) : bisect.bisect(changes, at + within, key=instant)]
 
 
-def height(changes: Iterable[Change]) -> float:
+def height(changes: Iterable[Counts]) -> float:
     return max(one.height for one in changes)
 
 

@@ -17,14 +17,7 @@ def processes() -> dict[str, MemoryOfContainer]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "`base`",
-        "`single-replica`",
-        "`scaler`",
-        "`scaler-service-monitor`",
-        "`scaler-in-process`",
-    ],
+    "name", ["`base`", "`single-replica`", "`scaler`", "`scaler-service-monitor`", "`scaler-in-process`"]
 )
 def test_the_sum_is_below_the_limit(name: str, processes: dict[str, MemoryOfContainer]) -> None:
     process = processes[name]

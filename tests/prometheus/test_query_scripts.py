@@ -33,12 +33,7 @@ from tests.support.scripts import Scripts
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
 SCRIPTS = Scripts(Path(__file__).parent / "scripts" / "queries")
-BUSY = (
-    "always; ask a/p{}",
-    "wait 1.1; ask b/q{}",
-    "wait 1.1; hold; ask a/s{}",
-    "answer 2; ask a/t{}",
-)
+BUSY = ("always; ask a/p{}", "wait 1.1; ask b/q{}", "wait 1.1; hold; ask a/s{}", "answer 2; ask a/t{}")
 COUNTED = {
     "fastpath_responses_total": "answered",
     "fastpath_prometheus_queries_total": "queries",

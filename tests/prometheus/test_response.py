@@ -45,14 +45,7 @@ def test_documents(recorded: Recorded) -> None:
     recorded(DOCUMENT, "".join(f"{line}\n" for line in said))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b'{"status":"\xff"}',
-        b"[" * 100_000,
-    ],
-)
+@pytest.mark.parametrize("body", [b"", b'{"status":"\xff"}', b"[" * 100_000])
 def test_broken_json(body: bytes) -> None:
     with pytest.raises(PrometheusError) as caught:
         decode(body, 1000)

@@ -15,14 +15,7 @@ from tests.scrape.scenes import LABELS, A, B, read, rules, scrape_at_once, scrap
 from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import running
-from tests.support.world import (
-    RulesWorld,
-    compile_text,
-    custom_question,
-    read_scraped,
-    scraped_pod,
-    vector,
-)
+from tests.support.world import RulesWorld, compile_text, custom_question, read_scraped, scraped_pod, vector
 
 
 async def step(here: RulesWorld, seconds: float = 1.0, body: str | ScrapeError = "") -> None:

@@ -23,7 +23,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.autoscaler.explain.past_hour import EXACT, HOUR, SLOT, Change
+from adapter.autoscaler.explain.past_hour import EXACT, HOUR, SLOT, Counts
 from adapter.autoscaler.inputs.snapshot import MetricInput
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
@@ -190,7 +190,7 @@ def _history(state: AutoscalerState, now: int) -> views.HistoryView | None:
     return views.HistoryView(resolution=SLOT / SECOND, until=until, exact=EXACT / SECOND, points=points)
 
 
-def _point(change: Change, at: str) -> views.HistoryPoint:
+def _point(change: Counts, at: str) -> views.HistoryPoint:
     bounds = dict(zip(("floor", "min", "max"), change.bounds, strict=True))
     text = "" if change.restraint is None else change.restraint.value
     shown = {**msgspec.structs.asdict(change), **bounds, "at": at, "limitedBy": text}
@@ -328,7 +328,7 @@ def _show_line(controller: Controller, state: AutoscalerState) -> views.FleetEnt
         sample_age=_seconds(time - min(sampled)) if sampled else None,
         chain=controller.last_chain(key),
         overdue=sum(isinstance(one.reading, Unavailable) or bool(one.reading.overdue) for one in inputs),
-        reversals=0 if state.past is None else state.past.reversals,
+        reversals=0 if state.past is None else state.past.reversals(state.clock.now()),
         floor=limits.floor,
         boosted=boost is not None and not boosting.only_advised(state.memory.boost, boost, state.clock.now()),
         fault="" if last is None else last.decision.error,

@@ -4,7 +4,7 @@ import msgspec
 
 from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.sync import Decision
-from adapter.autoscaler.explain.past_hour import Change
+from adapter.autoscaler.explain.past_hour import Counts
 from adapter.autoscaler.inputs.snapshot import Snapshot
 from adapter.model.autoscaling.floor import Floor
 
@@ -16,8 +16,8 @@ class LastDecision(msgspec.Struct, frozen=True):
     snapshot: Snapshot | None
     decision: Decision
 
-    def change(self, now: int, floor: Floor | None) -> Change:
+    def change(self, now: int, floor: Floor | None) -> Counts:
         """Return its record for the history; `floor` is the one that is published."""
         decision, bounds = self.decision, (floor.replicas if floor else 0, *self.decision.spec.limits)
         ready = None if self.snapshot is None else rosters.prepare(self.snapshot.observation.pods).ready
-        return Change(now, decision.wanted, decision.desired, ready, bounds, decision.restraint)
+        return Counts(now, decision.wanted, decision.desired, ready, bounds, decision.restraint)

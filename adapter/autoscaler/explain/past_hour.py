@@ -5,15 +5,15 @@ two. What fills memory is a demand that sways each second while nothing follows 
 and what was done is not:
 
 - A *reaction* is a change of the desired count, of Ready pods or of a bound. It keeps its second.
-- All else is a *sway*: of a demand, and of the restraint that says how it lies to the count. A sway is
-  forgotten between two records at most `SLOT` apart of which one is as high, and while the demand stays at
-  most a tenth, or one pod, below the record before. So a peak keeps its second, unless the record before is
-  as high. A restraint that lasts for `SLOT` keeps its second; one that comes and goes while nothing is done
-  is a flicker.
-- What is older than `EXACT` has the same rules with a quarter in place of a tenth, and a record also takes
-  the demand of a peak that is so little above it, for `RUN`. So the line is never below a peak by more than
-  `SLOT`. If a slot still has more than two records, all but the last become one: the most demand and desired
-  pods in it, and the fewest Ready.
+- All else is a *sway*: of a demand, and of the restraint that says how it lies to the count. A sway of less
+  than 5 s is forgotten between two records at most `SLOT` apart of which one is as high, and any while the
+  demand stays at most a tenth, or one pod, below the record before. So a peak keeps its second, unless the
+  record before is as high. A restraint that lasts for `SLOT` keeps its second; one that comes and goes while
+  nothing is done is a flicker.
+- What is older than `EXACT` has the same rules with a quarter in place of a tenth and `SLOT` in place of 5 s,
+  and a record also takes the demand of a peak that is so little above it, for `RUN`. If a slot still has
+  more than two records, all but the last become one: the most demand and desired pods in it, and the fewest
+  Ready. So the line is below a peak for at most `SLOT`.
 
 So an hour has hardly more than two records of each of its slots, and `MOST` is exceeded only where there was
 a reaction each second. Then the older ones of those that are exact are thinned too.
@@ -41,12 +41,12 @@ _EARLIER = EXACT // 2, SLOT, -SLOT
 """The ages beyond which records are thinned if there are too many; all are beyond the last."""
 
 
-_Grain = tuple[float, int]
-_FINE, _COARSE = (0.1, SLOT), (0.25, 4 * SLOT)
-"""The part of a demand that is no change of it, and how long a restraint holds that is no flicker."""
+_Grain = tuple[float, int, int]
+_FINE, _COARSE = (0.1, SLOT, SLOT // 3), (0.25, 4 * SLOT, SLOT)
+"""The part of a demand that is no change of it, and how long a restraint and a demand hold that are shown."""
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class Counts(msgspec.Struct, frozen=True, gc=False):
     """The counts from `at` nanoseconds on, None for one that is not known.
 
     `bounds` are the floor, 0 without one, the minimum and the maximum. Where nothing was decided there is no
@@ -60,7 +60,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     bounds: tuple[int, int, int]
     restraint: Restraint | None
 
-    def repeats(self, other: "Change") -> bool:
+    def repeats(self, other: "Counts") -> bool:
         return self == msgspec.structs.replace(other, at=self.at)
 
     @property
@@ -72,35 +72,34 @@ class PastHour:
     __slots__ = ("_changes", "_noted")
 
     def __init__(self) -> None:
-        self._changes: tuple[Change, ...] = ()
+        self._changes: tuple[Counts, ...] = ()
         self._noted = 0
 
-    def note(self, now: Change) -> None:
+    def note(self, now: Counts) -> None:
         """Note what was decided, not before what was noted earlier."""
         known, self._noted = self._until(now.at), now.at
         if not known or not now.repeats(known[-1]):
             self._changes = add(known, now)
 
-    def changes(self, now: int) -> Sequence[Change]:
+    def changes(self, now: int) -> Sequence[Counts]:
         """Return the changes of the hour before `now`, oldest first; the first may be older."""
         known = self._until(now)
         return known[_first(known, now) :]
 
-    def _until(self, now: int) -> tuple[Change, ...]:
+    def _until(self, now: int) -> tuple[Counts, ...]:
         """Return the changes; after a lapse the last one is of nothing."""
         if not self._changes or now - self._noted <= LAPSE:
             return self._changes
-        return add(self._changes, Change(self._noted + LAPSE, None, None, None, (0, 0, 0), None))
+        return add(self._changes, Counts(self._noted + LAPSE, None, None, None, (0, 0, 0), None))
 
-    @property
-    def reversals(self) -> int:
-        """The changes of direction of the desired count."""
-        known = [one.desired for one in self._changes if one.desired is not None]
+    def reversals(self, now: int) -> int:
+        """Return the changes of direction of the desired count in the hour before `now`."""
+        known = [one.desired for one in self.changes(now) if one.desired is not None]
         turns = [after > before for before, after in itertools.pairwise(known) if after != before]
         return sum(one != other for one, other in itertools.pairwise(turns))
 
 
-def add(changes: Sequence[Change], new: Change) -> tuple[Change, ...]:
+def add(changes: Sequence[Counts], new: Counts) -> tuple[Counts, ...]:
     """Return the changes of an hour with one more, without those that it makes needless."""
     kept = list(changes)
     while len(kept) > 1 and _is_needless(kept[-2], kept[-1], new, _FINE):
@@ -115,12 +114,12 @@ def add(changes: Sequence[Change], new: Change) -> tuple[Change, ...]:
     return tuple(kept[_first(kept, new.at) :])
 
 
-def _first(changes: Sequence[Change], now: int) -> int:
+def _first(changes: Sequence[Counts], now: int) -> int:
     """Return the place of the change that holds at the begin of an hour."""
     return max(0, sum(1 for _ in itertools.takewhile(lambda one: one.at <= now - HOUR, changes)) - 1)
 
 
-def _thinned(changes: list[Change], begin: int, end: int) -> list[Change]:
+def _thinned(changes: list[Counts], begin: int, end: int) -> list[Counts]:
     """Return changes with those in the slots between two instants as what is old."""
     begin, end = begin // SLOT * SLOT, end // SLOT * SLOT
     if begin == end:
@@ -138,17 +137,17 @@ def _thinned(changes: list[Change], begin: int, end: int) -> list[Change]:
     return [*kept[:first], *old, *changes[last:]]
 
 
-def _merged(slot: Sequence[Change]) -> Iterator[Change]:
+def _merged(slot: Sequence[Counts]) -> Iterator[Counts]:
     """Yield two changes for those of a slot: the last, and one of all before."""
     *others, last = slot
     highest = max(others, key=lambda one: one.height)
     desired = max((one.desired for one in others if one.desired is not None), default=None)
     ready = min((one.ready for one in others if one.ready is not None), default=None)
-    yield Change(others[0].at, highest.demand, desired, ready, others[-1].bounds, highest.restraint)
+    yield Counts(others[0].at, highest.demand, desired, ready, others[-1].bounds, highest.restraint)
     yield last
 
 
-def _is_sway(before: Change, one: Change, after: Change, flicker: int) -> bool:
+def _is_sway(before: Counts, one: Counts, after: Counts, flicker: int) -> bool:
     """Tell whether nothing was done with the middle one of three changes, nor is its restraint a new one."""
     if one.desired != before.desired or one.ready != before.ready or one.bounds != before.bounds:
         return False
@@ -156,20 +155,21 @@ def _is_sway(before: Change, one: Change, after: Change, flicker: int) -> bool:
     return is_over or one.restraint is before.restraint
 
 
-def _is_needless(before: Change, one: Change, after: Change, grain: _Grain) -> bool:
+def _is_needless(before: Counts, one: Counts, after: Counts, grain: _Grain) -> bool:
     """Tell whether the middle one of three changes is a sway that may be forgotten."""
-    share, flicker = grain
+    share, flicker, moment = grain
     if not _is_sway(before, one, after, flicker):
         return False
     high, level, later = before.height, one.height, after.height
-    if level <= max(high, later) and after.at - before.at <= SLOT:
+    is_short = after.at - one.at < moment
+    if is_short and level <= max(high, later) and after.at - before.at <= SLOT:
         return True
     low = high - max(1, high * share)
-    return level <= high and (level >= low or (after.at - one.at < SLOT and later >= low))
+    return level <= high and (level >= low or (is_short and later >= low))
 
 
-def _is_as_high(before: Change, one: Change, after: Change) -> bool:
+def _is_as_high(before: Counts, one: Counts, after: Counts) -> bool:
     """Tell whether an old sway is so little above what was just before that this may be as high."""
-    share, flicker = _COARSE
+    share, flicker, _ = _COARSE
     is_little = one.height - max(1, one.height * share) <= before.height < one.height
     return is_little and one.at - before.at <= RUN and _is_sway(before, one, after, flicker)

@@ -175,7 +175,9 @@ async def test_the_pages(kind: str, kubeconfig: str) -> None:
         doctor = await Doctor.open(UiOptions(kubeconfig=kubeconfig), stack)
         for name, (place, _) in EVERY[kind].items():
             if name.endswith("mars") and place[0] == "spec":
-                page = AutoscalerPage(doctor, Templates("/token/", "prod"), "shop", name)
+                page = AutoscalerPage(
+                    doctor, Templates("/token/", "prod"), FleetReader(doctor, "shop"), "shop", name
+                )
                 text = " ".join(section.html for section in (await page.read({})).sections)
                 assert f"{write(place)}: " in text
 

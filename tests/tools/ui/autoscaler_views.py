@@ -111,7 +111,7 @@ def point(seconds: float, demand: int | None, desired: int | None = None, **chan
 
 
 def history(*points: HistoryPoint) -> HistoryView:
-    return HistoryView(resolution=15.0, until=at(0), points=points)
+    return HistoryView(resolution=15.0, until=at(0), exact=600.0, points=points)
 
 
 def explain(document: AutoscalerView, examination: Examination | None) -> str:

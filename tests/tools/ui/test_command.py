@@ -65,6 +65,11 @@ async def test_it_serves_the_fleet_until_it_is_ended(tmp_path: Path) -> None:
                 assert response.status == 200
             assert '<p class="cluster">sandbox</p>' in page
             assert "shop/</span>web</a>" in page
+            async with http.get(f"{verb.address}autoscalers/shop/none") as response:
+                page = await response.text()
+                assert response.status == 404
+            assert "<p>There is no HorizontalPodAutoscaler and no FastPathAutoscaler shop/none.</p>" in page
+            assert 'autoscalers/shop/web">shop/web</a></li>' in page
             assert await end(verb, http, signal.SIGINT) == 0
 
 

@@ -18,7 +18,7 @@ from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from adapter.model.objects.api_objects import Metadata
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
-from fastpath_tools.ui.fleet import Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet import Examined, FleetFilter, FleetRow, Problem, ReactionTime
 from tests.support import doctor
 from tests.support.answers import answers
 from tests.tools.ui import autoscaler_views
@@ -186,21 +186,6 @@ def test_a_fault_that_the_scaler_reports_comes_before_that_of_the_object() -> No
     row = fleet.from_entry(entry, failing)
     assert (row.fault, row.reaction, row.is_capped) == ("ambiguous selector", None, False)
     assert fleet.from_entry(entry, None).last_scale is None
-
-
-# -- flapping ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("counts", "turns"), answers("ui/fleet", "turns"))
-def test_turns_of_a_count(counts: list[int | None], turns: int) -> None:
-    directions = Directions()
-    assert [directions.note(count, now) for now, count in enumerate(counts)][-1] == turns
-
-
-def test_turns_are_forgotten_after_an_hour() -> None:
-    directions = Directions()
-    seen = [directions.note(count, now) for now, count in ((0, 4), (10, 5), (20, 4), (3619, 4), (3620, 4))]
-    assert seen == [0, 0, 1, 1, 0]
 
 
 # -- what a form selects -------------------------------------------------------------------------------------
