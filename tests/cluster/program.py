@@ -1,9 +1,9 @@
 """What runs in pods: a workload, a source of load, and the discovery of Prometheus.
 
-A workload answers `/wait?ms=N` after N ms and `/burn?ms=N` after N ms of processor time, `CONCURRENCY`
-requests at once; others wait. `/queue?depth=N` sets a gauge. A source of load sends `/load?rate=N&url=URL`
-N requests a second, however late they are answered. `/discover/pods` lists pods with a port named metrics,
-and `/discover/nodes` kubelets, as http_sd_configs of Prometheus read them.
+A workload listens after `START_SECONDS`. It answers `/wait?ms=N` after N ms and `/burn?ms=N` after N ms of
+processor time, `CONCURRENCY` requests at once; others wait. `/queue?depth=N` sets a gauge. A source of load
+sends `/load?rate=N&url=URL` N requests a second, however late they are answered. `/discover/pods` lists pods
+with a port named metrics, and `/discover/nodes` kubelets, as http_sd_configs of Prometheus read them.
 """
 
 import asyncio
@@ -107,6 +107,10 @@ def pod(found: dict[str, Any]) -> dict[str, Any] | None:
     return {"targets": targets, "labels": {"namespace": metadata["namespace"], "pod": metadata["name"]}}
 
 
+async def start(_: web.Application) -> None:
+    await asyncio.sleep(float(os.environ.get("START_SECONDS", "0")))
+
+
 async def sending(app: web.Application) -> Any:
     task = asyncio.create_task(send(app))
     yield
@@ -122,6 +126,7 @@ def main() -> None:
     app.router.add_get("/queue", set_queue)
     app.router.add_get("/load", set_load)
     app.router.add_get("/discover/{what}", discover)
+    app.on_startup.append(start)
     app.cleanup_ctx.append(sending)
     web.run_app(app, port=8080, print=None, shutdown_timeout=2)
 

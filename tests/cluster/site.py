@@ -88,8 +88,11 @@ class Site:
             await asyncio.sleep(0.2)
         raise AssertionError(f"not within {seconds} s: {last!r}")
 
-    async def prepare(self) -> None:
-        """Make the namespaces, and Prometheus; a cluster with such namespaces of its own is left alone."""
+    async def prepare(self, interval: int = 5) -> None:
+        """Make the namespaces, and Prometheus, which scrapes every `interval` seconds.
+
+        A cluster with such namespaces of its own is left alone.
+        """
         for name in (*OWN, "fastpath"):
             owner = await self.run("get", "namespace", name, "-o", "jsonpath={.metadata.labels}")
             assert owner.status != 0, f"the cluster has a namespace {name}: these tests need one without it"
@@ -99,11 +102,11 @@ class Site:
                 plain("Namespace", name, labels=MARK), plain("ConfigMap", "program", name, data=program)
             )
         prometheus = os.environ.get("FASTPATH_CLUSTER_PROMETHEUS", "docker.io/prom/prometheus:v3.5.0")
-        await self.apply_file("monitoring.yaml", prometheus=prometheus)
+        await self.apply_file("monitoring.yaml", prometheus=prometheus, interval=interval)
         await self.kubectl("rollout", "status", "-n", "monitoring", "deployment/prometheus", "--timeout=120s")
 
-    async def workload(self, name: str, replicas: int = 2) -> None:
-        await self.apply_file("workload.yaml", name=name, replicas=replicas)
+    async def workload(self, name: str, replicas: int = 2, start: int = 0) -> None:
+        await self.apply_file("workload.yaml", name=name, replicas=replicas, start=start)
         await self.kubectl("rollout", "status", "-n", "shop", f"deployment/{name}", "--timeout=60s")
 
     async def autoscale(
