@@ -5,7 +5,7 @@ results have. They name it in double braces instead, so that a new run changes p
 
 - a figure, `serve.warm_16_p50_ms`, with a Python format if it needs one: `serve.warm_16_share_of_bare:.0%`;
 - `serve.settings.hpas`, `serve.machine.cpu`, `serve.time`: the rest of an entry;
-- `goals`, `missed`, `figures`, `ready`, `costs` and `ratios NAME`: tables that this
+- `goals`, `missed`, `figures`, `clients`, `costs` and `ratios NAME`: tables that this
   module builds;
 - `versus serve.warm_1_p50_ms`: a row's cells, ours, those of each form of the peer, and the ratio;
 - `run` and `behind`: where the figures are from, and where the peer is ahead;
@@ -23,8 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import common, peer, profiles, suite
-from benchmarks.ready_world import STARTS
+from benchmarks import clients_figures, common, peer, profiles, suite
 from benchmarks.suite import Entry
 
 TEXTS = sorted(Path(__file__).with_name("pages").glob("*.md.in"))
@@ -185,31 +184,9 @@ def _figures(results: Mapping[str, Entry]) -> str:
     return "\n\n".join(parts)
 
 
-def _ready(results: Mapping[str, Entry]) -> str:
-    """Return the table of Ready pods: a row for each start-up time and autoscaler."""
-    entry = _entry(results, "ready")
-    figures, settings = entry["figures"], entry["settings"]
-
-    def seconds(prefix: str, *names: str) -> str:
-        return ", ".join(f"{figures[f'{prefix}_{name}_seconds']:.1f} s" for name in names)
-
-    rows = []
-    for start in STARTS:
-        for chain, by in (("native", "HPA alone"), ("boosted", "HPA with boost"), ("fast", "fast-scaler")):
-            prefix = f"{chain}_{start}"
-            rows.append(
-                (
-                    f"{settings[start]:g} s",
-                    by,
-                    seconds(prefix, "asked_p50"),
-                    seconds(prefix, "ready_p50"),
-                    seconds(prefix, "p50", "p95", "max"),
-                    f"{figures[f'{prefix}_short_pod_seconds']:.0f}",
-                    f"{figures[f'{prefix}_overshoot']:.1f}",
-                )
-            )
-    head = ("start-up", "scaled by", "asked for, p50", "Ready, p50", "Ready and counted: p50, p95, longest")
-    return _table((*head, "missing", "asked / needed"), rows)
+def _clients(results: Mapping[str, Entry]) -> str:
+    entry = _entry(results, "clients")
+    return clients_figures.table(entry["figures"], entry["notes"])
 
 
 def _costs(_: Mapping[str, Entry]) -> str:
@@ -266,7 +243,7 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Entry]], str]] = {
     "goals": _goals,
     "missed": _missed,
     "figures": _figures,
-    "ready": _ready,
+    "clients": _clients,
     "costs": _costs,
 }
 

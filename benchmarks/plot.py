@@ -2,8 +2,8 @@
 
 - `reaction`: the average replicas of some cases over the time since the load stepped, the whole time to the
   left, the first seconds to the right.
-- `ready`: how many of the needed pods are Ready, as an average of each chain over the time since the load
-  stepped, one panel for each start-up time. Pods beyond the needed ones do not count.
+- `clients`: how many of the requests that are due in each second after the step are slow or fail, one panel
+  for each load.
 - `growth`: one panel a case with logarithmic axes: the measured cost without the fixed cost, and a dashed
   line of linear growth through the last point. Needs matplotlib (requirements/bench.txt).
 
@@ -19,11 +19,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import common, reaction, stepping, suite
+from benchmarks import clients_figures, common, reaction, stepping, suite
 from benchmarks.common import show_number
 from benchmarks.growth import ABOUT, UPPER
 from benchmarks.reaction import Curve
-from benchmarks.ready_world import NEEDED, PODS, STARTS
 from benchmarks.suite import Entry
 from fastpath_tools import charts
 from fastpath_tools.charts import AREA, LINE, Color, Frame, Look, Sheet, TrackStep
@@ -42,9 +41,8 @@ LOOKS = CASES | {
     "missing": Look(AREA, charts.ORANGE, "too few replicas", "fill-opacity: 0.13"),
 }
 
-_EDGES = {"short": (46, 260), "medium": (316, 530), "long": (586, 790)}
-_CASES = {"native": "native", "boosted": "boosted", "fast": "gauge"}
-_STEPS = (5, 10, 20, 40, 50, 100)
+_EDGES = ((46, 260), (316, 530), (586, 790))
+_TWINS = {"native": "native", "boosted": "boosted", "fast": "gauge"}
 
 _COSTS = {"cpu_seconds": "processor seconds", "memory_mib": "MiB"}
 _POINT = re.compile(r"(?P<case>[a-z]+)_(?P<size>\d+)_(?P<cost>cpu_seconds|memory_mib)")
@@ -127,33 +125,25 @@ def draw_reaction(entry: Entry) -> str:
     return sheet.render()
 
 
-def draw_ready(entry: Entry) -> str:
-    """Return the picture of an entry of `ready`."""
-    settings = entry["settings"]
-    sheet = Sheet(f"Ready pods after a load step: average of {settings['workloads']} workloads", LOOKS)
+def draw_clients(entry: Entry) -> str:
+    """Return the picture of an entry of `clients`."""
+    sheet = Sheet("Percentage of requests that are slow or fail, by the second in which they are due", LOOKS)
     sheet.legend(CASES)
-    for start in STARTS:
-        seconds, ticks = scale_of(entry["figures"][f"native_{start}_p95_seconds"])
-        frame = Frame(108, 214, 0, seconds, NEEDED, PODS, *_EDGES[start])
-        sheet.parts.append(charts.text(frame.left, 80, f"Pods start in {settings[start]:g} s", "head"))
-        sheet.parts += axes(frame, ticks)
-        for chain, case in _CASES.items():
-            points = _ready_line(entry["notes"][f"ready_{chain}_{start}"])
-            sheet.parts.append(frame.line(case, track(points, seconds)))
-    sheet.y = 374
+    found = [name for name in clients_figures.CASES if f"slow_{name}_native" in entry["notes"]]
+    for number, name in enumerate(found):
+        case = clients_figures.CASES[name]
+        frame = Frame(96 + 226 * (number // 3), 130, 0, case.seconds, 100, 0, *_EDGES[number % 3])
+        sheet.parts.append(charts.text(frame.left, frame.top - 12, case.short, "head"))
+        sheet.parts += frame.axis()
+        words: dict[float, str] = {at: f"{at}" for at in range(0, case.seconds - 9, 20)}
+        sheet.parts += frame.times(frame.bottom + 20, words | {case.seconds: f"{case.seconds} s"})
+        for twin, look in _TWINS.items():
+            shares = map(float, entry["notes"][f"slow_{name}_{twin}"].split())
+            points = [TrackStep(at, at + 1, [share]) for at, share in enumerate(shares)]
+            sheet.parts.append(frame.line(look, points))
+        sheet.parts.append(charts.text(frame.left, frame.bottom + 40, "time after the load changes"))
+        sheet.y = frame.bottom + 40
     return sheet.render()
-
-
-def _ready_line(text: str) -> list[tuple[float, float]]:
-    curves = [[(at, min(count, NEEDED)) for at, count in curve] for curve in reaction.read_curves(text)]
-    return average(curves, PODS)
-
-
-def scale_of(longest: float) -> tuple[float, Sequence[float]]:
-    """Return the seconds that a panel shows, which are more than `longest`, and its ticks."""
-    step = next((step for step in _STEPS if longest < 4 * step), longest)
-    ticks = [step * number for number in range(5) if step * (number - 1) < longest]
-    return ticks[-1], ticks
 
 
 def panels(figures: Mapping[str, float]) -> dict[tuple[str, str], list[tuple[int, float]]]:
@@ -208,7 +198,7 @@ def draw_growth(entry: Entry) -> str:
 
 PICTURES: Mapping[str, Callable[[Entry], str]] = {
     "reaction": draw_reaction,
-    "ready": draw_ready,
+    "clients": draw_clients,
     "growth": draw_growth,
 }
 

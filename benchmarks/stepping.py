@@ -1,7 +1,5 @@
 """The workloads of `benchmarks.reaction`: pods whose load steps once, their rules and autoscalers.
 
-What runs around them is that of `benchmarks.ready` too.
-
 Within a case only the moment of the step differs, and a pod's load depends on time alone.
 """
 

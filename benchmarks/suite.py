@@ -103,15 +103,16 @@ CASES: Mapping[str, Case] = {
         tiny="--workloads 2 --slow 1 --seconds 1",
         short="--workloads 10 --seconds 10",
     ),
-    "ready": Case(
-        "time from a load step to pods that are Ready and counted, by autoscaler and start-up time",
-        tiny="--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
-        short="--workloads 4 --zero 4",
-    ),
     "cpu": Case(
         "time from a step of the CPU load to the written Scale, on a real control plane",
         tiny="--workloads 1 --millicores 60 --period 4 --seconds 1 --hold 20 --compare 90",
         short="--workloads 3 --seconds 60",
+        long=True,
+    ),
+    "clients": Case(
+        "what clients see while a workload is scaled, on a cluster that KUBECONFIG names",
+        tiny="--repeat 1 --only spike",
+        short="--repeat 2 --only step",
         long=True,
     ),
     "slices": Case(

@@ -24,7 +24,6 @@ _SHORT = [name for name, case in suite.CASES.items() if not case.long]
 _COUNTED = {
     "hpas": {"one_rule_requests_per_second": 20, "several_rules_requests_per_second": 20},
     "reaction": {"unwritten": 0, "boosted_reversals": 0},
-    "ready": {"unready": 0, "boosted_reversals": 0},
 }
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -107,7 +106,7 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
     assert (page.FOLDER / path.stem).read_text() == made, "run python -m benchmarks.page"
 
 
-@pytest.mark.parametrize("name", ["reaction", "ready"])
+@pytest.mark.parametrize("name", ["reaction", "clients"])
 def test_the_pictures_are_up_to_date(name: str) -> None:
     made = plot.PICTURES[name](suite.read(suite.RESULTS)[name])
     assert plot.path_of(name).read_text() == made, f"run python -m benchmarks.plot {name}"

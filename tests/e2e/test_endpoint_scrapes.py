@@ -1,6 +1,6 @@
 """From zero: a queue exporter behind a Service wakes Deployments; without it they stay at zero and say why.
 
-Prometheus runs and scrapes nothing. `python -m benchmarks.ready` measures how long it takes.
+Prometheus runs and scrapes nothing.
 """
 
 import contextlib
