@@ -3,6 +3,7 @@
 import pytest
 
 from tests.e2e.conftest import WITH_WORKLOADS
+from tests.support.answers import answers
 from tests.world import oracle
 from tests.world.clusters import ClusterUnderTest, Document
 from tests.world.workloads import HOME, level
@@ -17,43 +18,13 @@ SCHEMA: Document = {
         "status": {"properties": {"labels": {"additionalProperties": {"type": "string"}}}},
     }
 }
-WRONG: dict[str, tuple[str, Document, str]] = {
-    "a misspelt field": (
-        "V2HorizontalPodAutoscaler",
-        {"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}, "minReplica": 1}},
-        "V2HorizontalPodAutoscaler shop/a: spec.minReplica: stored is 1, and the model has None",
-    ),
-    "a field of an item": (
-        "V2HorizontalPodAutoscaler",
-        {
-            "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
-            "status": {
-                "desiredReplicas": 1,
-                "conditions": [{"type": "A", "status": "True", "lastTransitionAt": "2026-01-31T12:00:00Z"}],
-            },
-        },
-        (
-            "V2HorizontalPodAutoscaler shop/a: status.conditions[0].lastTransitionAt: stored is "
-            "'2026-01-31T12:00:00Z', and the model has None"
-        ),
-    ),
-    "a field that is needed": (
-        "V2HorizontalPodAutoscaler",
-        {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "a"}}},
-        "V2HorizontalPodAutoscaler shop/a: Invalid value for `max_replicas`, must not be `None`",
-    ),
-    "no time": (
-        "V1Lease",
-        {"spec": {"renewTime": "2026-01-31 noon"}},
-        "V1Lease shop/a: (0)\nReason: Failed to parse `2026-01-31 noon` as datetime object",
-    ),
-}
 
 
 @pytest.mark.parametrize("fronted", ["sandbox"], indirect=True)
-@pytest.mark.parametrize("case", WRONG)
-async def test_what_kubernetes_does_not_have_is_found(cluster: ClusterUnderTest, case: str) -> None:
-    model, parts, fault = WRONG[case]
+@pytest.mark.parametrize(("model", "parts", "fault"), answers("e2e/test_oracle", "differences"))
+async def test_what_kubernetes_does_not_have_is_found(
+    cluster: ClusterUnderTest, model: str, parts: Document, fault: str
+) -> None:
     async with oracle.asking(cluster) as asked:
         (found,) = asked.compare(model, META | parts)
     assert found.startswith(fault)

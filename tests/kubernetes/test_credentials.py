@@ -87,45 +87,12 @@ async def test_files_that_are_no_kubeconfig(
 API = "client.authentication.k8s.io/v1"
 
 
-def plugin_that_says(status: Mapping[str, Any], api_version: str = API) -> dict[str, Any]:
-    answer = {"apiVersion": api_version, "kind": "ExecCredential", "status": status}
+def plugin_that_says(status: Mapping[str, Any]) -> dict[str, Any]:
+    answer = {"apiVersion": API, "kind": "ExecCredential", "status": status}
     return {"exec": {"apiVersion": API, "command": "echo", "args": [json.dumps(answer)], "env": None}}
 
 
-@pytest.mark.parametrize(
-    ("user", "reason"),
-    [
-        pytest.param({"tokenFile": "absent"}, "No such file or directory: .*absent", id="token file absent"),
-        pytest.param({"token": 7}, r"Expected `str`, got `int` - at `\$.users\[0\].user.token`", id="number"),
-        pytest.param(
-            {"exec": {"command": "false", "apiVersion": API}},
-            "exec: false: process returned 1",
-            id="plugin fails",
-        ),
-        pytest.param(
-            {"exec": {"command": "no-such-program", "apiVersion": API}}, "no-such-program", id="plugin absent"
-        ),
-        pytest.param({"exec": {}}, r"`command` - at `\$.users\[0\].user.exec`", id="plugin not named"),
-        pytest.param(
-            {"exec": {"command": "echo", "apiVersion": API, "args": ["hi"]}},
-            "exec: echo: failed to decode process output",
-            id="plugin says something else",
-        ),
-        pytest.param(plugin_that_says({}), "expected a token, or a certificate", id="no credential"),
-        pytest.param(
-            plugin_that_says({"clientCertificateData": "x"}), "a certificate with its key", id="no key"
-        ),
-        pytest.param(
-            plugin_that_says({"token": "t"}, "v2"), f"version v2 does not match {API}", id="other version"
-        ),
-        pytest.param({"auth-provider": {"name": "gcp"}}, "auth-provider: gcp: expected", id="provider"),
-        pytest.param(
-            {"auth-provider": {"name": "oidc"}},
-            "an id-token that is valid, or a refresh-token",
-            id="no token",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("user", "reason"), answers("kubernetes/credentials", "unusable users"))
 async def test_users_that_cannot_be_used(
     user: Mapping[str, Any], reason: str, tmp_path: Path, load: Load
 ) -> None:
