@@ -20,15 +20,19 @@ JSON = dict[str, Any]
 _OURS = ("fastpath", "prometheus-adapter")
 """What the names of installed objects begin with."""
 
-_KINDS = (
-    *("clusterrole", "clusterrolebinding", "customresourcedefinition", "role", "rolebinding"),
-    *("validatingadmissionpolicybinding", "validatingadmissionpolicy"),
-)
+_KINDS = ("clusterrole", "clusterrolebinding", "customresourcedefinition", "role", "rolebinding")
+
+
+async def policy_kinds(cluster: "ClusterUnderTest") -> list[str]:
+    """Return the kinds of ValidatingAdmissionPolicies that the API server announces: none before 1.30."""
+    found = json.loads(await cluster.kubectl("get", "--raw", "/apis/admissionregistration.k8s.io/v1"))
+    names = [each["singularName"] for each in found["resources"] if "/" not in each["name"]]
+    return sorted(name for name in names if name.startswith("validatingadmissionpolicy"))
 
 
 async def remove_leftovers(cluster: "ClusterUnderTest") -> None:
     """Delete what other tests left: Helm takes over no object that it has not created."""
-    for kind in _KINDS:
+    for kind in (*_KINDS, *await policy_kinds(cluster)):
         where = "kube-system" if kind in {"role", "rolebinding"} else ""
         names = [name for name in await cluster.names(kind, namespace=where) if name.startswith(_OURS)]
         if names:

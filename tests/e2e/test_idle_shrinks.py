@@ -13,6 +13,7 @@ import pytest
 from adapter.model.objects.pods import COST_ANNOTATION as COST
 from tests.e2e import idle
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
+from tests.e2e.helm import policy_kinds
 from tests.e2e.idle import MANAGER
 from tests.e2e.scaleraudit import PodPatch, ScalerAudit
 from tests.e2e.webhook import UpdateGate
@@ -35,6 +36,12 @@ LEFT = PODS // 2
 RIGHT = "clusterrolebinding/fastpath-idle-scale-down"
 BOTH = pytest.mark.parametrize("kind", idle.KINDS)
 OTHER = "another-writer"
+
+
+@pytest.fixture(autouse=True)
+async def _policies(fronted: Fronted) -> None:
+    if not await policy_kinds(fronted.cluster):
+        pytest.skip("the API server has no ValidatingAdmissionPolicies, which the component needs")
 
 
 @pytest.fixture

@@ -166,28 +166,28 @@ async def test_metrics_of_namespaces(
 
 
 async def test_a_custom_kind_installed_while_running(
-    tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer
+    tmp_path: Path, own_cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
     """Its rule is left out and reported until the kind is there; then it serves, without a restart."""
-    namespace = cluster.namespace
-    await cluster.create(_object("Pod", "a", namespace))
+    namespace = own_cluster.namespace
+    await own_cluster.create(_object("Pod", "a", namespace))
     await _write(prometheus, "load", "pod", {"a": 1}, namespace)
     await _write(prometheus, "heat", "widget", {"oven": 200, "lamp": 60}, namespace)
     clock = ShiftedClock()
     base = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/{WIDGETS}"
-    async with cluster.adapter(prometheus.url, clock=clock) as adapter:
+    async with own_cluster.adapter(prometheus.url, clock=clock) as adapter:
         assert (await adapter.get(f"{base}/oven/heat")).status == 404
         assert (await adapter.get(f"{base}/%2A/heat")).status == 500
         assert "[-]rules failed" in (await adapter.get("/readyz?verbose")).body
-        await cluster.backend.install_widgets(cluster)
-        await cluster.create(
+        await own_cluster.backend.install_widgets(own_cluster)
+        await own_cluster.create(
             _object("Widget", "oven", namespace, {"room": "kitchen"}),
             _object("Widget", "lamp", namespace, {"room": "hall"}),
         )
         async with _passing(clock, 11):  # an unknown kind has discovery read again, every 10 s at most
             await _until(adapter, f"{base}/%2A/heat?labelSelector=room%3Dkitchen", {"oven": "200"})
         answer = await adapter.get(f"{base}/%2A/heat")
-        assert [item["describedObject"]["name"] for item in answer.body["items"]] == await cluster.names(
+        assert [item["describedObject"]["name"] for item in answer.body["items"]] == await own_cluster.names(
             WIDGETS
         )
         assert answer.body["items"][0]["describedObject"]["apiVersion"] == f"{WIDGETS.partition('.')[2]}/v1"
@@ -195,7 +195,7 @@ async def test_a_custom_kind_installed_while_running(
         document = await adapter.get("/apis/custom.metrics.k8s.io/v1beta2")
         assert f"{WIDGETS}/heat" in {resource["name"] for resource in document.body["resources"]}
         assert "[+]rules ok" in (await adapter.get("/readyz?verbose")).body
-        await cluster.kubectl("delete", WIDGETS, "lamp", "-n", namespace, "--wait=false")
+        await own_cluster.kubectl("delete", WIDGETS, "lamp", "-n", namespace, "--wait=false")
         await _until(adapter, f"{base}/%2A/heat", {"oven": "200"})
 
 
