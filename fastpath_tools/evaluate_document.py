@@ -5,6 +5,7 @@ then answers each metric from the lists of the document as the metrics APIs woul
 metrics clients that can occur for an answer from a list.
 """
 
+import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Annotated
 
@@ -242,7 +243,11 @@ def observe(document: EvaluateDocument) -> Observation:
 
 
 def remarks(document: EvaluateDocument) -> Iterator[str]:
-    """Yield why a resource metric can have no value, which the controller's own message does not say."""
+    """Yield what the controller does not say: which field is new, why a resource metric has no value."""
+    behavior = document.hpa.spec.behavior
+    rules = (behavior.scale_up, behavior.scale_down) if behavior is not None else ()
+    if any(one is not None and one.tolerance is not None for one in rules):
+        yield "spec.behavior: a tolerance needs Kubernetes 1.35, or the feature gate HPAConfigurableTolerance"
     pods = document.pods or ()
     for metric in document.hpa.spec.metrics or ():
         part = metric.container_resource
@@ -319,11 +324,6 @@ def _resource(kind: str, group: str) -> str:
     """Return ``plural.group`` of a kind; the plural of an unknown kind is guessed as kubectl does."""
     plural = next((known.plural for known in BUILTIN if (known.kind, known.group) == (kind, group)), None)
     if plural is None:
-        plural = kind.lower()
-        if plural.endswith("s"):
-            plural += "es"
-        elif plural.endswith("y") and plural[-2:-1] not in set("aeiou"):
-            plural = f"{plural[:-1]}ies"
-        else:
-            plural += "s"
+        word = re.sub("(?<![aeiou])y$", "ie", kind.lower())
+        plural = f"{word}es" if word.endswith("s") else f"{word}s"
     return f"{plural}.{group}" if group else plural

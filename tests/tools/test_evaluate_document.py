@@ -260,5 +260,12 @@ def test_why_a_resource_metric_can_have_no_value(
     assert list(evaluate_document.remarks(_read(tree))) == said
 
 
+@pytest.mark.parametrize("direction", ["scaleUp", "scaleDown"])
+def test_a_field_that_older_versions_drop(direction: str) -> None:
+    tree = _changed("hpa/spec/behavior", {direction: {"tolerance": "50m"}}, _LEAST)
+    (remark,) = evaluate_document.remarks(_read(tree))
+    assert remark.startswith("spec.behavior: a tolerance needs Kubernetes 1.35, or the feature gate")
+
+
 def test_other_metrics_have_no_remark() -> None:
     assert list(evaluate_document.remarks(_read(_CASE))) == []
