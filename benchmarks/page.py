@@ -31,13 +31,7 @@ FOLDER = common.ROOT / "docs"
 
 _BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n((?:(?!^\{\{when ).)*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
-_UNITS = {
-    "_per_second": "/s",
-    "_seconds": " s",
-    "_ms": " ms",
-    "_mib": " MiB",
-    "_share": "",
-}
+_UNITS = {"_per_second": "/s", "_seconds": " s", "_ms": " ms", "_mib": " MiB", "_share": ""}
 
 
 class UnknownError(Exception):

@@ -221,11 +221,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
             ticking.seconds += 1.0
             await controller.loop.tick()
             await asyncio.sleep(0.1)
-        figures = {
-            "list_cpu_seconds": time.process_time() - used,
-            "autoscalers": count,
-            "pods": pods.count(),
-        }
+        figures = {"list_cpu_seconds": time.process_time() - used, "autoscalers": count, "pods": pods.count()}
         figures["event_cpu_microseconds"] = await _follow_events(client, monitoring)
         gc.collect()
         rounds = []
@@ -287,8 +283,7 @@ def main() -> None:
     assert sum(share["autoscalers"] for share in shares) == count
     report.add(**{f"alone_{name}": value for name, value in alone.items()}, **worst)
     report.add(
-        memory_share=worst["memory_mib"] / alone["memory_mib"],
-        decoded_share=worst["pods"] / alone["pods"],
+        memory_share=worst["memory_mib"] / alone["memory_mib"], decoded_share=worst["pods"] / alone["pods"]
     )
     report.show()
 

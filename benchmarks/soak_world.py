@@ -259,10 +259,7 @@ def _scaler_rules(port: int) -> dict[str, object]:
 def _autoscaler() -> dict[str, object]:
     fast = {"type": "Percent", "value": 400, "periodSeconds": 1}
     average = str(_TARGET)
-    metrics = [
-        documents.pods_metric("soak_load", average),
-        documents.external_metric("soak_floor", average),
-    ]
+    metrics = [documents.pods_metric("soak_load", average), documents.external_metric("soak_floor", average)]
     behavior = {
         "scaleUp": {"policies": [fast]},
         "scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{**fast, "value": 100}]},

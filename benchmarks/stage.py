@@ -278,12 +278,7 @@ class Stage:
                 return response.status, response.read()
 
     def _start(
-        self,
-        name: str,
-        module: Sequence[str],
-        ready: Callable[[], bool],
-        *,
-        pinned: bool = False,
+        self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False
     ) -> int:
         """Start a Python module as a process and wait until `ready`; return its id."""
         log = self.directory / f"{name}-{self._started}.log"

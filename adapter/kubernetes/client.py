@@ -249,12 +249,7 @@ class KubernetesClient:
 
     @contextlib.asynccontextmanager
     async def watch_objects(
-        self,
-        source: ListWatch[_T],
-        *,
-        resource_version: str,
-        duration: float,
-        silence: float,
+        self, source: ListWatch[_T], *, resource_version: str, duration: float, silence: float
     ) -> AsyncIterator[AsyncIterator[list[WatchEvent[_T]]]]:
         """Open a watch of the changes after `resource_version`: batches of events until the server ends it.
 

@@ -63,12 +63,7 @@ class ClientConfiguration:
 
 
 async def load_configuration(
-    files: Sequence[Path],
-    clock: Clock,
-    problems: ProblemLog,
-    *,
-    flag: str = FLAG,
-    context: str | None = None,
+    files: Sequence[Path], clock: Clock, problems: ProblemLog, *, flag: str = FLAG, context: str | None = None
 ) -> ClientConfiguration:
     """Load the configuration from kubeconfig files, without files from the Pod of this process.
 

@@ -217,10 +217,7 @@ class MetricsAPI:
             raise _in_upstreams_words(error, subject) from error
 
     async def _get(
-        self,
-        path: str,
-        selectors: tuple[str, str],
-        decoder: msgspec.json.Decoder[_ItemList[_T]],
+        self, path: str, selectors: tuple[str, str], decoder: msgspec.json.Decoder[_ItemList[_T]]
     ) -> Sequence[_T]:
         parameters = zip(("labelSelector", "metricLabelSelector"), selectors, strict=True)
         query = urlencode([(name, value) for name, value in parameters if value])

@@ -25,11 +25,7 @@ class RuleQuery(NamedTuple):
 
 
 def query_of(
-    known: Registry,
-    catalogue: Catalogue,
-    namespace: str,
-    metric: MetricSpec,
-    pods: Sequence[str] | Matcher,
+    known: Registry, catalogue: Catalogue, namespace: str, metric: MetricSpec, pods: Sequence[str] | Matcher
 ) -> RuleQuery | str:
     """Return the rule that makes a metric of type Pods, Object or External, and the query it sends for it.
 
@@ -50,11 +46,7 @@ def query_of(
 
 
 def _object_query(
-    known: Registry,
-    catalogue: Catalogue,
-    namespace: str,
-    metric: MetricSpec,
-    pods: Sequence[str] | Matcher,
+    known: Registry, catalogue: Catalogue, namespace: str, metric: MetricSpec, pods: Sequence[str] | Matcher
 ) -> RuleQuery | str:
     kind, group, name = "pods", "", ""
     if metric.object is not None:

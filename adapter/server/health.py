@@ -59,11 +59,7 @@ class Health:
     """The three lists of checks. `healthz` has those of livez: a kubelet may restart a pod because of it."""
 
     def __init__(self, *, livez: Sequence[Check] = (), readyz: Sequence[Check] = ()) -> None:
-        self._lists = {
-            "healthz": (PING, *livez),
-            "livez": (PING, *livez),
-            "readyz": (PING, *readyz),
-        }
+        self._lists = {"healthz": (PING, *livez), "livez": (PING, *livez), "readyz": (PING, *readyz)}
         self._logged: dict[str, dict[str, str]] = {endpoint: {} for endpoint in self._lists}
 
     def answer(self, segments: Sequence[str], query: str) -> HealthAnswer | None:

@@ -70,9 +70,7 @@ _PERCENT = 80
 
 KEEP, FAST = "keep", "fast"
 """What becomes of the policies of a scale-up."""
-
 _FAST_POLICIES = [{"type": "Percent", "value": 900, "periodSeconds": 15}]
-
 _FAST_NOTE = "a scale-up may go to ten times the replicas in 15 s, up to maxReplicas, also by a wrong value"
 
 
@@ -160,9 +158,6 @@ def _annotate(annotations: dict[str, Any] | None, mode: str) -> Iterator[PatchOp
         yield PatchOperation(ADD, place, {MODE_ANNOTATION: mode})
     elif annotations.get(MODE_ANNOTATION) != mode:
         yield PatchOperation(REPLACE if present else ADD, (*place, MODE_ANNOTATION), mode)
-
-
-# -- policies ------------------------------------------------------------------------------------------------
 
 
 def _hasten(spec: dict[str, Any]) -> Iterator[PatchOperation]:

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.cli import command_line
-from adapter.config.option_fields import (
-    Command,
-    CommandOptions,
-    arguments,
-    option,
-    switch,
-    text_option,
-)
+from adapter.config.option_fields import Command, CommandOptions, arguments, option, switch, text_option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError

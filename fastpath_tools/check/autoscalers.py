@@ -17,13 +17,6 @@ from adapter.errors import Fault
 from adapter.model.autoscaling import boost, fastpath_autoscaler
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    BOOST,
-    HPA_KIND,
-    KIND,
-    FastPathAutoscaler,
-    with_defaults,
-)
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from fastpath_tools import manifests, origins
 from fastpath_tools.check import saturation
@@ -38,15 +31,15 @@ TOLERANCE = 0.1
 _POD = CrossVersionObjectReference("Pod", "", "v1")
 """What metrics of type Pods describe."""
 
-_KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND}|{schedule_documents.KIND})\b""")
-
+_KINDS = f"{fastpath_autoscaler.HPA_KIND}|{fastpath_autoscaler.KIND}|{schedule_documents.KIND}"
+_KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{_KINDS})\b""")
 _OBJECT = re.compile(r"""^(?:\{\s*)?["']?(?:apiVersion|kind)["']?\s*:""", re.MULTILINE)
 
 
 class CheckedAutoscaler(NamedTuple):
     """An autoscaler, and the object that it was read from."""
 
-    autoscaler: FastPathAutoscaler
+    autoscaler: fastpath_autoscaler.FastPathAutoscaler
     origin: ManifestObject
 
     @property
@@ -148,9 +141,9 @@ def _metrics_by_name(metrics: Sequence[MetricSpec]) -> list[_MetricByName]:
 
 def faults_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield why an HPA is not boosted, and the targets that a metric of the rules cannot exceed."""
-    if given.kind == HPA_KIND:
+    if given.kind == fastpath_autoscaler.HPA_KIND:
         yield from _boost_faults(given)
-    spec = with_defaults(given.autoscaler).spec
+    spec = fastpath_autoscaler.with_defaults(given.autoscaler).spec
     up = None if spec.behavior is None else spec.behavior.scale_up
     tolerance = TOLERANCE if up is None or up.tolerance is None else up.tolerance.approximate()
     # A target that its metric cannot exceed by the tolerance never scales up.
@@ -182,7 +175,7 @@ def _boost_faults(given: CheckedAutoscaler) -> Iterator[Fault]:
         name, _, sentence = fault.removeprefix("annotation ").partition(": ")
         yield given.annotation_fault(name, sentence)
     handshake = boost.check_handshake(given.autoscaler.metadata.name, spec)
-    if wishes.mode == BOOST and not handshake.holds:
+    if wishes.mode == fastpath_autoscaler.BOOST and not handshake.holds:
         fault = handshake.fault.removeprefix("spec.metrics has ")
         yield given.fault("spec.metrics", "", f"{fault}; `fastpath boost` writes it")
 
@@ -208,7 +201,7 @@ def warnings_of(
     yield from _boost_warnings(given)
     if rivalry := origins.rivalry(given.origin.tree, (other.origin.tree for other in earlier)):
         yield given.fault("spec.scaleTargetRef", "", rivalry)
-    specs = with_defaults(given.autoscaler).spec.metrics or ()
+    specs = fastpath_autoscaler.with_defaults(given.autoscaler).spec.metrics or ()
     metrics = _metrics_by_name(specs)
     yield from _resource_faults(given, specs)
     for metric in metrics:
@@ -247,16 +240,16 @@ def warnings_of(
 def _boost_warnings(given: CheckedAutoscaler) -> Iterator[Fault]:
     """Yield annotations that nothing reads, and why an HPA is only advised."""
     annotations = given.annotations
-    if given.kind == KIND:
+    if given.kind == fastpath_autoscaler.KIND:
         for name in annotations:
             if name in boost.ANNOTATIONS:
-                sentence = f"only a HorizontalPodAutoscaler has it: a {KIND} has fields"
+                sentence = f"only a HorizontalPodAutoscaler has it: a {fastpath_autoscaler.KIND} has fields"
                 yield given.annotation_fault(name, sentence)
         return
     for name, expected in origins.unknown_annotations(annotations):
         yield given.annotation_fault(name, expected)
     owner = origins.owner_of(given.origin.tree)
-    if owner and boost.read_annotations(annotations).mode == BOOST:
+    if owner and boost.read_annotations(annotations).mode == fastpath_autoscaler.BOOST:
         yield given.fault("metadata", "", f"it is only advised: {boost.owned_by(owner)}")
 
 

@@ -17,14 +17,7 @@ from adapter.model.go_text import quote
 from adapter.model.visible import counted
 from adapter.rules import matchers, parsing
 from adapter.rules.naming import NAMESPACES
-from fastpath_tools.live.preview import (
-    SCRAPES_IN_WINDOW,
-    Example,
-    ResourcePreview,
-    RulePreview,
-    named_series,
-    parse_selector,
-)
+from fastpath_tools.live import preview
 
 _RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
 _OF_TWO = _RATES | {"predict_linear", "holt_winters", "double_exponential_smoothing"}
@@ -43,7 +36,7 @@ _LEADING_COMMA = re.compile(r"[{,]\s*,")
 Finding = tuple[str, str, str]
 
 
-def check(made: RulePreview, scrape_interval: float) -> Iterator[Finding]:
+def check(made: preview.RulePreview, scrape_interval: float) -> Iterator[Finding]:
     """Yield the warnings about one rule; `scrape_interval` in seconds."""
     yield from _check_selector(made)
     query = made.rule.config.metrics_query
@@ -75,13 +68,13 @@ def check(made: RulePreview, scrape_interval: float) -> Iterator[Finding]:
         yield from _check_result(made, example, parsed)
 
 
-def _check_selector(made: RulePreview) -> Iterator[Finding]:
+def _check_selector(made: preview.RulePreview) -> Iterator[Finding]:
     text = made.rule.config.series_query
     if not text:
         yield "seriesQuery", "", "there is no selector, and Prometheus refuses to list series without one"
         return
     try:
-        selector = parse_selector(text)
+        selector = preview.parse_selector(text)
     except ValueError as error:
         reason = matchers.shorten(str(error))
         if not TEMPLATE.search(text):
@@ -90,7 +83,7 @@ def _check_selector(made: RulePreview) -> Iterator[Finding]:
     yield from _check_expressions(selector, "seriesQuery")
 
 
-def _check_template(made: RulePreview) -> Iterator[Finding]:
+def _check_template(made: preview.RulePreview) -> Iterator[Finding]:
     fields = made.rule.query.fields
     if made.external and "GroupBy" in fields:
         yield "metricsQuery", "<<.GroupBy>>", "external metrics describe no object, so this is empty"
@@ -101,7 +94,7 @@ def _check_template(made: RulePreview) -> Iterator[Finding]:
         yield "metricsQuery", "<<.Series>>_bucket", sentence
     has_several = len(made.series) > 1
     if made.known is None:
-        has_several = named_series(made.rule.config.series_query) is None
+        has_several = preview.named_series(made.rule.config.series_query) is None
     if "Series" not in fields and has_several:
         sentence = "the query does not use <<.Series>> although seriesQuery may match several names"
         yield "metricsQuery", "", sentence
@@ -112,7 +105,7 @@ def _check_template(made: RulePreview) -> Iterator[Finding]:
         yield "metricsQuery", "", f"the query does not use <<.LabelMatchers>>, so {effect}"
 
 
-def _unparsed(example: Example, error: ValueError) -> str:
+def _unparsed(example: preview.Example, error: ValueError) -> str:
     """Return the parser's words, or better ones for the mistakes that are met most."""
     if "{{" in example.promql:
         return "templates are written << >>, not {{ }}"
@@ -174,10 +167,9 @@ def _shortage(function: str, seconds: float, step: float, every: str) -> str:
         missing = least - seconds / step
         steps = counted(least, every, f"{every}s")
         return f"shorter than {steps} of {step:g} s: there is no value {missing:.0%} of the time"
-    if function in _RATES and every == "scrape" and seconds < SCRAPES_IN_WINDOW * step:
-        return (
-            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {step:g} s: the value is gone after one lost scrape"
-        )
+    if function in _RATES and every == "scrape" and seconds < preview.SCRAPES_IN_WINDOW * step:
+        scrapes = f"{preview.SCRAPES_IN_WINDOW} scrapes of {step:g} s"
+        return f"shorter than {scrapes}: the value is gone after one lost scrape"
     return ""
 
 
@@ -217,7 +209,7 @@ def _reads(parsed: Any, suffix: str) -> str:
     return next((name for one in selectors if (name := parsing.series_name(one)).endswith(suffix)), "")
 
 
-def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[Finding]:
+def _check_result(made: preview.RulePreview, example: preview.Example, parsed: Any) -> Iterator[Finding]:
     """Yield what keeps the answer from being values of objects."""
     core = parsing.unwrapped(parsed)
     if isinstance(core, promql.MatrixSelector | promql.SubqueryExpr | promql.StringLiteral):
@@ -237,13 +229,13 @@ def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[
             yield "metricsQuery", culprit, sentence
 
 
-def check_resource_query(made: ResourcePreview, scrape_interval: float) -> Iterator[Fault]:
+def check_resource_query(made: preview.ResourcePreview, scrape_interval: float) -> Iterator[Fault]:
     """Yield what keeps the answer to a template of the resource rules from being usages."""
     for value, sentence in _resource_findings(made, scrape_interval):
         yield fault_at(made.config, made.path, matchers.shorten(value), sentence)
 
 
-def _resource_findings(made: ResourcePreview, scrape_interval: float) -> Iterator[tuple[str, str]]:
+def _resource_findings(made: preview.ResourcePreview, scrape_interval: float) -> Iterator[tuple[str, str]]:
     """Yield value and sentence."""
     example, part_label = made.main, made.query.part_label
     if not example.promql:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
+from adapter.model.autoscaling import boost, documents, fastpath_autoscaler, hpa
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FLOOR_METRIC,
     HPA_API_VERSION,
@@ -25,16 +25,10 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerSpec,
 )
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerBehavior,
-    HorizontalPodAutoscalerSpec,
-    to_plain,
-)
 from fastpath_tools.manifests import NOWHERE
 
 OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
-    len(HorizontalPodAutoscalerSpec.__struct_fields__) :
+    len(hpa.HorizontalPodAutoscalerSpec.__struct_fields__) :
 ]
 """The fields of a spec that a HorizontalPodAutoscaler does not have, as they are written."""
 
@@ -63,7 +57,7 @@ def to_fastpath(tree: dict[str, Any]) -> Converted:
         read = _with_options(read, tree["metadata"].get("annotations"), notes)
     notes += _metadata_notes(tree)
     kind = {"apiVersion": read.api_version, "kind": read.kind}
-    return Converted(_placed(kind | to_plain(read)), tuple(notes))
+    return Converted(_placed(kind | hpa.to_plain(read)), tuple(notes))
 
 
 def _with_options(
@@ -84,14 +78,14 @@ def _with_options(
 def to_native(tree: dict[str, Any]) -> Converted:
     """Return the HorizontalPodAutoscaler for a FastPathAutoscaler. InputError with all faults."""
     read, dropped = _read_without_floor(tree)
-    native = HorizontalPodAutoscaler(
+    native = hpa.HorizontalPodAutoscaler(
         HPA_API_VERSION,
         HPA_KIND,
         fastpath_autoscaler.successor_metadata(read.metadata),
         fastpath_autoscaler.plain_spec(read.spec),
     )
     return Converted(
-        _placed(to_plain(native)),
+        _placed(hpa.to_plain(native)),
         (
             *dropped,
             *_annotation_notes(tree["metadata"].get("annotations") or {}),
@@ -151,7 +145,7 @@ def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[st
         yield f"the {KIND} {done}, and the {HPA_KIND} scales as soon as it is applied"
     if spec.min_replicas == 0:
         yield "spec.minReplicas 0 needs the feature gate HPAScaleToZero of the cluster"
-    behavior = spec.behavior or HorizontalPodAutoscalerBehavior()
+    behavior = spec.behavior or hpa.HorizontalPodAutoscalerBehavior()
     for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
         if rules is not None and rules.tolerance is not None:
             yield (

@@ -38,16 +38,6 @@ from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
 from fastpath_tools.live import api_objects, pod_patches, reading, registrations, resizes, targets, usages
-from fastpath_tools.live.api_objects import (
-    HPA,
-    ConfigMap,
-    ObjectEvent,
-    PodDocument,
-    ServerVersion,
-    Service,
-    TargetScale,
-    WorkloadDocument,
-)
 from fastpath_tools.live.facts import (
     AnswerFacts,
     Leaders,
@@ -109,10 +99,10 @@ class LiveCluster:
     async def _fetch_items(self, path: str, form: type[_T]) -> tuple[_T, ...]:
         return await reading.fetch_items(self._client, path, form)
 
-    async def _fetch_pods(self, namespace: str, selector: str) -> tuple[PodDocument, ...]:
+    async def _fetch_pods(self, namespace: str, selector: str) -> tuple[api_objects.PodDocument, ...]:
         """Return the first pods that a selector matches. KubernetesError."""
         path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
-        return await self._fetch_items(path, PodDocument)
+        return await self._fetch_items(path, api_objects.PodDocument)
 
     def _age(self, time: int | None) -> float | None:
         """Return how many seconds ago something was."""
@@ -120,7 +110,7 @@ class LiveCluster:
 
     # -- one autoscaler --------------------------------------------------------------------------------------
 
-    async def hpas(self, namespace: str) -> tuple[HPA, ...]:
+    async def hpas(self, namespace: str) -> tuple[api_objects.HPA, ...]:
         """Return the HorizontalPodAutoscalers of a namespace, of all with "".
 
         KubernetesError; RunError if a user who may not list all may list those of a namespace.
@@ -128,7 +118,7 @@ class LiveCluster:
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
         try:
-            return await self._fetch_items(path, HPA)
+            return await self._fetch_items(path, api_objects.HPA)
         except KubernetesError as error:
             if error.status == 403 and not namespace:
                 text = "listing HPAs cluster-wide is forbidden; pass a namespace"
@@ -157,7 +147,7 @@ class LiveCluster:
             if isinstance(resource, Unread):
                 return resource
             place = _path(resource, namespace, reference.name)
-            scale = await self._fetch(f"{place}/scale", TargetScale)
+            scale = await self._fetch(f"{place}/scale", api_objects.TargetScale)
         except KubernetesError as error:
             if error.status != 404:
                 return Unread(reading.why(error))
@@ -180,7 +170,11 @@ class LiveCluster:
 
     @reading.kept(29.5)
     async def _scaled(
-        self, namespace: str, reference: CrossVersionObjectReference, path: str, scale: TargetScale
+        self,
+        namespace: str,
+        reference: CrossVersionObjectReference,
+        path: str,
+        scale: api_objects.TargetScale,
     ) -> TargetFacts:
         """Return the target at a path; a Scale of another version has it read again."""
         target = TargetFacts(scale.spec.replicas, scale.status.selector)
@@ -224,18 +218,18 @@ class LiveCluster:
         place = f"/apis/apps/v1/namespaces/{namespace}/deployments/{reference.name}"
         return targets.find_reversal(await self._workload(place), changes, rescales, since)
 
-    async def _workload(self, path: str) -> WorkloadDocument:
+    async def _workload(self, path: str) -> api_objects.WorkloadDocument:
         """Return a target; one that says nothing if the user may not read it."""
         try:
-            return await self._fetch(path, WorkloadDocument)
+            return await self._fetch(path, api_objects.WorkloadDocument)
         except KubernetesError:
-            return WorkloadDocument()
+            return api_objects.WorkloadDocument()
 
-    async def _events(self, namespace: str, fields: str) -> tuple[ObjectEvent, ...]:
+    async def _events(self, namespace: str, fields: str) -> tuple[api_objects.ObjectEvent, ...]:
         """Return the first events of a field selector, none if the user may not list them."""
         path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={quote(fields)}&limit={_EVENTS}"
         try:
-            return await self._fetch_items(path, ObjectEvent)
+            return await self._fetch_items(path, api_objects.ObjectEvent)
         except KubernetesError:
             return ()
 
@@ -383,7 +377,7 @@ class LiveCluster:
                 return Unread(f"no Service serves {group}")
             namespace = registration.service.namespace
             path = f"/api/v1/namespaces/{namespace}"
-            service = await self._fetch(f"{path}/services/{registration.service.name}", Service)
+            service = await self._fetch(f"{path}/services/{registration.service.name}", api_objects.Service)
             if not service.spec.selector:
                 return Unread(f"Service {registration.service} selects no pods: give its rules with --config")
             selector = ",".join(f"{label}={value}" for label, value in service.spec.selector.items())
@@ -394,7 +388,7 @@ class LiveCluster:
                 return Unread(f"{missing}: give them with --config")
             configs = []
             for name, wanted in sorted(places):
-                read = await self._fetch(f"{path}/configmaps/{name}", ConfigMap)
+                read = await self._fetch(f"{path}/configmaps/{name}", api_objects.ConfigMap)
                 configs += [
                     rules_file.parse_rules(text, f"ConfigMap {namespace}/{name}, {key}").config
                     for key, text in sorted((read.data or {}).items())
@@ -427,7 +421,7 @@ class LiveCluster:
     async def _version(self) -> tuple[int, int] | None:
         """Return the version of the API server, None if it cannot be read."""
         try:
-            version = await self._fetch("/version", ServerVersion)
+            version = await self._fetch("/version", api_objects.ServerVersion)
         except KubernetesError:
             return None
         match = re.match(r"v(\d{1,3})\.(\d{1,3})", version.git_version)
@@ -490,10 +484,10 @@ class LiveCluster:
         places = {leader.namespace for leader in owners} or {self._service.namespace}
         return self._service.namespace if self._service.namespace in places else namespace
 
-    async def _labelled(self, label: str, place: str) -> tuple[ConfigMap, ...]:
+    async def _labelled(self, label: str, place: str) -> tuple[api_objects.ConfigMap, ...]:
         """Return the ConfigMaps of a namespace with a label. KubernetesError."""
         path = f"/api/v1/namespaces/{place}/configmaps?labelSelector={quote(f'{label}=true')}"
-        return await self._fetch_items(path, ConfigMap)
+        return await self._fetch_items(path, api_objects.ConfigMap)
 
 
 def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unread) -> RunError:
@@ -521,7 +515,7 @@ def option_values(words: Sequence[str], name: str) -> list[str]:
     return values + [after for word, after in itertools.pairwise(words) if word == name]
 
 
-def _rules_of(pod: PodDocument) -> Iterator[tuple[str, str]]:
+def _rules_of(pod: api_objects.PodDocument) -> Iterator[tuple[str, str]]:
     """Yield ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
     config_maps = {volume.name: volume.config_map for volume in pod.spec.volumes or ()}
     for container in pod.spec.containers:

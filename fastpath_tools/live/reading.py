@@ -32,16 +32,7 @@ from adapter.model.objects.label_selectors import EVERYTHING, LabelSelector, Ope
 from adapter.model.timestamps import SECOND
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import targets, unready
-from fastpath_tools.live.api_objects import (
-    ItemList,
-    LeaseDocument,
-    LeaseDocumentSpec,
-    NamedDocument,
-    ObjectEvent,
-    PodDocument,
-    WorkloadDocument,
-)
+from fastpath_tools.live import api_objects, targets, unready
 from fastpath_tools.live.facts import Leader, Leaders, TargetFacts, Unread
 
 _T = TypeVar("_T")
@@ -91,7 +82,7 @@ async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
 
 async def fetch_items(client: KubernetesClient, path: str, form: type[_T]) -> tuple[_T, ...]:
     """Return the objects of the list at a path. KubernetesError."""
-    return (await fetch(client, path, ItemList[form])).items  # type: ignore[valid-type]
+    return (await fetch(client, path, api_objects.ItemList[form])).items  # type: ignore[valid-type]
 
 
 def why(error: Exception) -> str:
@@ -144,7 +135,7 @@ class LeaseReader:
         """Return the names of the first namespaces, none if they may not be listed."""
         try:
             path = f"/api/v1/namespaces?limit={_NAMESPACES}"
-            namespaces = await fetch_items(self.client, path, NamedDocument)
+            namespaces = await fetch_items(self.client, path, api_objects.NamedDocument)
         except KubernetesError:
             return ()
         return tuple(namespace.metadata.name for namespace in namespaces)
@@ -156,7 +147,7 @@ class LeaseReader:
         selector = quote("metadata.namespace!=kube-node-lease")
         path = f"/apis/coordination.k8s.io/v1{within}/leases?fieldSelector={selector}"
         try:
-            leases = await fetch_items(self.client, path, LeaseDocument)
+            leases = await fetch_items(self.client, path, api_objects.LeaseDocument)
         except KubernetesError as error:
             return Unread(why(error))
         members = {
@@ -181,14 +172,14 @@ class LeaseReader:
         """Return where scalers share slices: the namespace, and the name of their Leases if it is another."""
         return namespace if name == self.name else f"{namespace} as {name}"
 
-    def _slice_owner(self, lease: LeaseDocument) -> tuple[str, str] | None:
+    def _slice_owner(self, lease: api_objects.LeaseDocument) -> tuple[str, str] | None:
         """Return the place and the Pod of the owner by the Lease of a slice, None for another Lease."""
         name = (lease.metadata.labels or {}).get(LABEL, "")
         if slices.parse_name(name, lease.metadata.name) is None:
             return None
         return self._place(lease.metadata.namespace, name), _pod(lease)
 
-    def _live_scaler(self, lease: LeaseDocument) -> tuple[str, str] | None:
+    def _live_scaler(self, lease: api_objects.LeaseDocument) -> tuple[str, str] | None:
         """Return where a scaler shares slices, and its Pod, if the Lease is its own and it renews it."""
         name, spec = (lease.metadata.labels or {}).get(LABEL, ""), lease.spec
         age, duration = self.age(spec.renew_time), spec.lease_duration_seconds or 0
@@ -197,23 +188,25 @@ class LeaseReader:
             return None
         return self._place(lease.metadata.namespace, name), _pod(lease)
 
-    def _leader(self, lease: LeaseDocument, number: int, held: LeaseDocument | None) -> Leader:
+    def _leader(
+        self, lease: api_objects.LeaseDocument, number: int, held: api_objects.LeaseDocument | None
+    ) -> Leader:
         """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
         namespace = lease.metadata.namespace
-        spec = LeaseDocumentSpec() if held is None else held.spec
+        spec = api_objects.LeaseDocumentSpec() if held is None else held.spec
         duration, age = float(spec.lease_duration_seconds or 0), self.age(spec.renew_time)
         # no scaler writes that, unless our clock is behind
         if age is not None and age < -_APART and namespace != self.namespace:
-            spec = LeaseDocumentSpec()
+            spec = api_objects.LeaseDocumentSpec()
         name, holder = f"{namespace}/{lease.metadata.name}", spec.holder_identity or ""
         return Leader(name, holder, age, duration, number, namespace == self.namespace)
 
 
-def _pod(lease: LeaseDocument) -> str:
+def _pod(lease: api_objects.LeaseDocument) -> str:
     return credentials.pod_of(lease.spec.holder_identity or "")[:253]  # the longest name of a Pod
 
 
-def _installation(lease: LeaseDocument) -> tuple[str, str] | None:
+def _installation(lease: api_objects.LeaseDocument) -> tuple[str, str] | None:
     """Return namespace and name of the installation that scales, None for another Lease or no holder."""
     namespace, _, name = (lease.spec.holder_identity or "").partition("/")
     is_lock = (lease.metadata.namespace, lease.metadata.name) == (
@@ -273,8 +266,8 @@ class UnreadyReader:
         namespace: str,
         name: str,
         target: TargetFacts,
-        itself: WorkloadDocument,
-        pods: Sequence[PodDocument],
+        itself: api_objects.WorkloadDocument,
+        pods: Sequence[api_objects.PodDocument],
     ) -> TargetFacts:
         """Return the target with cause and notes; `name` is ``Kind name``, `pods` are those it selects."""
         now, notes = round(self._clock.wall() * SECOND), []
@@ -285,7 +278,7 @@ class UnreadyReader:
         place = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
         try:
             path = f"{place}?labelSelector={quote(target.selector)}&limit={_LISTED}"
-            sets = await fetch_items(self._client, path, WorkloadDocument)
+            sets = await fetch_items(self._client, path, api_objects.WorkloadDocument)
             own = [one for one in sets if name in targets.find_owners(one.metadata)]
             looked = looked._replace(sets=(*sorted(own, key=unready.revision, reverse=True), itself))
         except KubernetesError as error:
@@ -294,12 +287,12 @@ class UnreadyReader:
         names = [cause.pod] if cause is not None and cause.pod else []
         if len(target.ready) < target.replicas:
             names += [one.metadata.name for one in looked.sets]
-        events: list[ObjectEvent] = []
+        events: list[api_objects.ObjectEvent] = []
         try:
             for one in list(filter(None, names))[:_OBJECTS]:
                 fields = quote(f"involvedObject.name={one}")
                 path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={fields}&limit={_LISTED}"
-                events += await fetch_items(self._client, path, ObjectEvent)
+                events += await fetch_items(self._client, path, api_objects.ObjectEvent)
         except KubernetesError as error:
             notes.append(f"events cannot be listed, which may say more of the pods of {name}: {why(error)}")
         return target._replace(unready=unready.find(looked, pods, events, now), notes=tuple(notes))

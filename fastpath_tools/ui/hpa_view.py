@@ -15,14 +15,9 @@ from adapter.autoscaler.decide.observation import Band, ObjectReading, Settings
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step, number
 from adapter.autoscaler.explain.debug import moment
+from adapter.model.autoscaling import hpa
 from adapter.model.autoscaling import view as views
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from adapter.model.autoscaling.hpa import (
-    Condition,
-    HorizontalPodAutoscalerStatus,
-    MetricStatus,
-    with_defaults,
-)
 from adapter.model.autoscaling.status import compare, describe_value
 from adapter.model.objects.pods import PodFacts
 from adapter.model.timestamps import SECOND, read_nanoseconds
@@ -49,8 +44,8 @@ _MOST_PODS = 100_000
 def build(examination: Examination, history: views.HistoryView | None = None) -> views.AutoscalerView:
     """Return the document; `history` is that of Prometheus, None without one."""
     facts = examination.facts
-    spec, now = with_defaults(facts.hpa.spec), facts.now
-    status = facts.hpa.status or HorizontalPodAutoscalerStatus()
+    spec, now = hpa.with_defaults(facts.hpa.spec), facts.now
+    status = facts.hpa.status or hpa.HorizontalPodAutoscalerStatus()
     metrics = tuple(_metric(examination, place) for place in range(len(facts.metrics)))
     band = impossible.prepare(facts.hpa).band
     shown = zip(metrics, facts.metrics, strict=True)
@@ -98,7 +93,7 @@ def build(examination: Examination, history: views.HistoryView | None = None) ->
     return msgspec.structs.replace(view, next=_next(view, facts, restraint))
 
 
-def _target(facts: Facts, status: HorizontalPodAutoscalerStatus) -> views.TargetView:
+def _target(facts: Facts, status: hpa.HorizontalPodAutoscalerStatus) -> views.TargetView:
     reference, target = facts.hpa.spec.scale_target_ref, facts.target
     if isinstance(target, Unread):
         view = views.TargetView(kind=reference.kind, name=reference.name)
@@ -138,10 +133,10 @@ def _metric(examination: Examination, place: int) -> views.MetricView:
     )
 
 
-def _status(facts: Facts, metric: MetricFacts) -> MetricStatus:
+def _status(facts: Facts, metric: MetricFacts) -> hpa.MetricStatus:
     """Return the status of a metric, an empty one where the object has none."""
     if not facts.has_value(metric.spec) or facts.hpa.status is None:
-        return MetricStatus()
+        return hpa.MetricStatus()
     return (facts.hpa.status.current_metrics or ())[(facts.hpa.spec.metrics or ()).index(metric.spec)]
 
 
@@ -166,7 +161,7 @@ def _overdue(metric: MetricFacts, age: float) -> str:
 
 def _decided_on(facts: Facts) -> int:
     """Return the replicas at the last decision: the status is of then, and the target may have more since."""
-    return (facts.hpa.status or HorizontalPodAutoscalerStatus()).current_replicas or 0
+    return (facts.hpa.status or hpa.HorizontalPodAutoscalerStatus()).current_replicas or 0
 
 
 def _propose(facts: Facts, metric: MetricFacts, band: Band) -> Proposal:
@@ -190,7 +185,7 @@ def _restraint(facts: Facts, proposals: Sequence[Proposal]) -> Restraint | None:
     """Return what keeps the count by the conditions, None without conditions."""
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
-        conditions.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
+        conditions.get(kind, hpa.Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
     )
     if not conditions:
         return None
@@ -251,7 +246,7 @@ def _next(view: views.AutoscalerView, facts: Facts, restraint: Restraint | None)
 
 def _window(facts: Facts) -> float:
     """Return the stabilization window of a scale-down in seconds."""
-    behavior = with_defaults(facts.hpa.spec).behavior
+    behavior = hpa.with_defaults(facts.hpa.spec).behavior
     rules = None if behavior is None else behavior.scale_down
     window = None if rules is None else rules.stabilization_window_seconds
     return Settings().downscale_stabilization / SECOND if window is None else float(window)

@@ -102,10 +102,7 @@ def test_the_right_to_patch_pods_comes_with_its_policy(*, scaler: bool, rbac: bo
             {"scaler": IDLE["scaler"] | {"serviceAccount": {"name": "own"}}},
             "'system:serviceaccount:metrics:' + 'own'",
         ),
-        (
-            IDLE | {"namespaceOverride": "other"},
-            "'system:serviceaccount:other:' + 'release-fastpath-scaler'",
-        ),
+        (IDLE | {"namespaceOverride": "other"}, "'system:serviceaccount:other:' + 'release-fastpath-scaler'"),
     ],
 )
 def test_the_policy_is_for_the_account_that_the_role_is_bound_to(values: Values, account: str) -> None:

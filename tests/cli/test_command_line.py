@@ -10,8 +10,7 @@ from tests.support.answers import answers
 
 
 @pytest.mark.parametrize(
-    ("files", "is_terminal", "expected", "said"),
-    answers("cli/command_line", "terminals"),
+    ("files", "is_terminal", "expected", "said"), answers("cli/command_line", "terminals")
 )
 def test_a_terminal_shows_that_standard_input_is_read(
     files: list[str],

@@ -29,11 +29,7 @@ from tests.world.scalewrites import BOOSTER, NATIVE
 from tests.world.workloads import BEHAVIOR, CLOCK, HASTY, LIMITS, LOW, METRICS, UNIT, Workload, spike, step
 from tests.world.world import QUEUE, World, until_none
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.integration,
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 BOTH = pytest.mark.parametrize("fronted", WITH_WORKLOADS, indirect=True)
 SANDBOX = pytest.mark.parametrize("fronted", ["sandbox"], indirect=True)
 LAG = 3

@@ -30,11 +30,7 @@ NEEDED = 3
 controller would take back every raise for that."""
 CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 RULES = "resourceRules: {cpu: {scrape: {port: PORT, interval: 500ms, window: 2s}}}"
-FLAGS = (
-    "--scaler",
-    "--local-address=",
-    "--scrape-pod-cidrs=127.0.0.0/8",
-)
+FLAGS = ("--scaler", "--local-address=", "--scrape-pod-cidrs=127.0.0.0/8")
 
 
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)

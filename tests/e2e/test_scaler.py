@@ -21,11 +21,7 @@ from tests.world.owners import are_shared, owner_of
 from tests.world.workloads import AT_ONCE, HASTY, HOME, Workload, level
 from tests.world.world import QUEUE, World
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.integration,
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
 EVERYWHERE = pytest.mark.parametrize("fronted", conftest.WITH_WORKLOADS, indirect=True)
 
 

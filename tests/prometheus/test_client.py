@@ -441,10 +441,7 @@ async def test_answers_that_break_off_or_are_not_http(
 
 async def test_redirects_are_limited(scripted: Scripted, ask: Ask) -> None:
     scripted.respond = redirect
-    assert await refused(ask()) == (
-        "status",
-        "too many redirects, or a redirect to an invalid URL",
-    )
+    assert await refused(ask()) == ("status", "too many redirects, or a redirect to an invalid URL")
     assert len(scripted.seen) == 10
 
 

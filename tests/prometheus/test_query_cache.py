@@ -274,9 +274,7 @@ def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
     assert batch.weight == pytest.approx(1024 + 2 * query.weight + requests)
 
 
-def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(
-    batcher: Batcher,
-) -> None:
+def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(batcher: Batcher) -> None:
     query = metric_query()
     names = [f"p{number}" for number in range(batching.RECENT_REQUESTS)]
     for name in (*names, "p1", "t"):

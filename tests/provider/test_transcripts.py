@@ -62,10 +62,7 @@ POD_METRICS = APIResource(
 CATALOGUE = Catalogue([*BUILTIN, REVIEW, POD_METRICS])
 SUM = "sum(<<.Series>>{<<.LabelMatchers>>})"
 RULES = {
-    "rules": {
-        "resources": {"template": "<<.Resource>>"},
-        "metricsQuery": f"{SUM} by (<<.GroupBy>>)",
-    },
+    "rules": {"resources": {"template": "<<.Resource>>"}, "metricsQuery": f"{SUM} by (<<.GroupBy>>)"},
     "externalRules": {"resources": {"namespaced": False}, "metricsQuery": f"{SUM} by (q)"},
 }
 REASONS = ("stale", "nan", "infinite", "histogram", "overflow", "negative", "incomplete", "duplicate")

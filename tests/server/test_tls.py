@@ -230,10 +230,7 @@ def test_reload(changing: tls.CertificatePair, tmp_path: Path) -> None:
 
 
 def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
-    changing: tls.CertificatePair,
-    authority: Authority,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    changing: tls.CertificatePair, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     serving = tls.ServingCertificate(changing)
     first = shown(serving.context)

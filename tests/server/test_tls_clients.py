@@ -103,10 +103,7 @@ def test_every_name_believes_the_same(
 
 
 def test_new_authorities_while_the_pair_is_being_replaced(
-    authority: Authority,
-    pair: tls.CertificatePair,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old pair goes on, the new authorities count at once, and the next look ends it all well."""
     certificate = tls.ServingCertificate(pair, ask_clients=True)
@@ -136,10 +133,7 @@ def test_a_pair_that_was_only_unreadable_for_a_moment(
 
 
 def test_authorities_that_openssl_does_not_take(
-    authority: Authority,
-    pair: tls.CertificatePair,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(BROKEN)

@@ -85,10 +85,7 @@ POD_USAGES = (
         {"tier": "front", "app": "web"},
         TIME + 0.9,
         Usage(1350, 104_857_600_000 + 1_500_500),
-        (
-            ContainerUsage("main", Usage(1100, 104_857_600_000)),
-            ContainerUsage("side", Usage(250, 1_500_500)),
-        ),
+        (ContainerUsage("main", Usage(1100, 104_857_600_000)), ContainerUsage("side", Usage(250, 1_500_500))),
     ),
     ObjectUsage("shop", "web-2", {}, TIME, Usage(0, 0), (ContainerUsage("main", Usage(0, 0)),)),
 )

@@ -357,12 +357,7 @@ class Bench:
         self.outbox = open_outbox(self.writer, ProblemLog(self.monitoring, self.clock), self.clock)
         costs = CostKeeper(self.outbox, actuator)
         self.controller = Controller(
-            context,
-            actuator,
-            self.monitoring,
-            self.journal,
-            random=lambda: 0.0,
-            costs=costs,
+            context, actuator, self.monitoring, self.journal, random=lambda: 0.0, costs=costs
         )
         for number in range(slices.COUNT):
             self.controller.begin(number, self.floors)

@@ -8,11 +8,7 @@ import msgspec
 
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.history import History, Recommendation, ScaleEvent, queued
-from adapter.autoscaler.decide.observation import (
-    Band,
-    PodsReading,
-    Settings,
-)
+from adapter.autoscaler.decide.observation import Band, PodsReading, Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.autoscaler.decide.sync import Decision
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec

@@ -158,9 +158,7 @@ class FakeResources:
     """A catalogue that becomes `later` when it is read again."""
 
     def __init__(
-        self,
-        catalogue: Catalogue | Exception = resources.BUILTIN,
-        later: Catalogue | Exception | None = None,
+        self, catalogue: Catalogue | Exception = resources.BUILTIN, later: Catalogue | Exception | None = None
     ) -> None:
         self._catalogue = catalogue
         self._later = later

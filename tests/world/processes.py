@@ -122,10 +122,7 @@ class Fastpath:
         """Start it and return when it is ready."""
         with self._file.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(*self._command, *self._arguments),
-                stdout=log,
-                stderr=log,
-                env=os.environ | self._names,
+                *(*self._command, *self._arguments), stdout=log, stderr=log, env=os.environ | self._names
             )
         async with limited(_START_SECONDS):
             while self.process.returncode is None:

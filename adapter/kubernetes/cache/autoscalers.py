@@ -239,9 +239,7 @@ class HPACache(ObjectCache[WatchedHPA]):
     """
 
     def __init__(
-        self,
-        context: ReflectorContext,
-        listed: Callable[[], Iterator[None]] = lambda: iter(()),
+        self, context: ReflectorContext, listed: Callable[[], Iterator[None]] = lambda: iter(())
     ) -> None:
         self.followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         source = ListWatch(ObjectCodec(msgspec.Raw, keep_hpa), _HPA)

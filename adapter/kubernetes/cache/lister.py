@@ -61,13 +61,7 @@ class ObjectLister:
     reflector. With `fields`, which are `RUNNING_PODS` then, `select`, `find` and `count` see those that run.
     """
 
-    def __init__(
-        self,
-        context: ReflectorContext,
-        *,
-        fields: str = "",
-        pods: PodCache | None = None,
-    ) -> None:
+    def __init__(self, context: ReflectorContext, *, fields: str = "", pods: PodCache | None = None) -> None:
         self._context = context
         self._fields = fields
         self._required: dict[GroupResource, APIResource] = {}

@@ -258,11 +258,7 @@ def _find_ports(containers: Sequence[_WireContainer]) -> tuple[dict[str, int], d
 
 
 def build(
-    pod: WirePod,
-    namespace: str,
-    labels: Mapping[str, str],
-    spec: SharedSpec,
-    old: WatchedPod | None = None,
+    pod: WirePod, namespace: str, labels: Mapping[str, str], spec: SharedSpec, old: WatchedPod | None = None
 ) -> WatchedPod:
     """Build the record of a pod; `namespace`, `labels` and `spec` are shared with other pods.
 

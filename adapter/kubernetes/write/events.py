@@ -160,11 +160,7 @@ class EventOutlet(Outlet[ObjectEvents]):
     at_once = AT_ONCE
 
     def __init__(
-        self,
-        outbox: Outbox,
-        random: Callable[[], float],
-        monitoring: Monitoring,
-        problems: ProblemLog,
+        self, outbox: Outbox, random: Callable[[], float], monitoring: Monitoring, problems: ProblemLog
     ) -> None:
         super().__init__(outbox)
         self._random = random

@@ -49,11 +49,7 @@ MOST_POLICIES = 20
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-_ANNOTATIONS_OF_THE_OTHER = (
-    LAST_APPLIED,
-    "autoscaling.alpha.kubernetes.io/",
-    f"{GROUP}/",
-)
+_ANNOTATIONS_OF_THE_OTHER = (LAST_APPLIED, "autoscaling.alpha.kubernetes.io/", f"{GROUP}/")
 """Prefixes of annotations that do not apply to the successor of the other kind."""
 
 

@@ -40,14 +40,7 @@ ANONYMOUS_REVIEWS = ReviewLimit("anonymous", 20)
 """Limit on reviews of anonymous callers, which can ask for any number of accesses; users do not wait for
 them."""
 
-VERBS = {
-    "GET": "get",
-    "HEAD": "get",
-    "POST": "create",
-    "PUT": "update",
-    "PATCH": "patch",
-    "DELETE": "delete",
-}
+VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 """The verb of an HTTP method; any other has "", which only a rule for all verbs allows."""
 
 _OPERATORS = OPERATOR_TEXTS | {

@@ -263,11 +263,7 @@ class LocalPages:
     """
 
     def __init__(
-        self,
-        address: str,
-        health: Health,
-        own_metrics: Monitoring,
-        show_autoscalers: ShowAutoscalers,
+        self, address: str, health: Health, own_metrics: Monitoring, show_autoscalers: ShowAutoscalers
     ) -> None:
         self._address = address
         self._health = health

@@ -110,10 +110,7 @@ async def test_the_verb_ends_with_the_block(opened: Callable[[], list[str]], tmp
         " contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}"
     )
     async with aiohttp.ClientSession() as session:
-        async with (
-            pages.served([f"--kubeconfig={kubeconfig}"]) as address,
-            session.get(address) as response,
-        ):
+        async with pages.served([f"--kubeconfig={kubeconfig}"]) as address, session.get(address) as response:
             assert response.status == 502
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(address)

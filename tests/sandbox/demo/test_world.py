@@ -88,10 +88,7 @@ async def test_pods_share_the_load_and_show_it_at_their_addresses(clock: FakeClo
 
 @pytest.mark.parametrize(
     ("sandbox", "manifest"),
-    [
-        (kinds.FASTPATH_AUTOSCALERS, crd.definition()),
-        (kinds.FASTPATH_SCHEDULES, crd_schedules.definition()),
-    ],
+    [(kinds.FASTPATH_AUTOSCALERS, crd.definition()), (kinds.FASTPATH_SCHEDULES, crd_schedules.definition())],
     ids=["autoscalers", "schedules"],
 )
 def test_the_kinds_are_those_that_are_shipped(sandbox: JSON, manifest: JSON) -> None:

@@ -22,10 +22,7 @@ def info(metric: str) -> CustomMetricInfo:
 @pytest.fixture
 def provider() -> Provider:
     provider = Provider()
-    provider.metrics = [
-        info("http_requests"),
-        info("errors"),
-    ]
+    provider.metrics = [info("http_requests"), info("errors")]
     provider.external_names = ["queue_b", "queue_a"]
     return provider
 

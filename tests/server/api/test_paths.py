@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.model.metrics import CustomQuestion
 from adapter.server.api import paths, query_string
-from adapter.server.api.paths import (
-    CUSTOM_GROUP,
-    EXTERNAL_GROUP,
-    RESOURCE_GROUP,
-)
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.api.query_string import CallOptions
 
 

@@ -74,11 +74,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(
-    "shown",
-    BAD.values(),
-    ids=BAD,
-)
+@pytest.mark.parametrize("shown", BAD.values(), ids=BAD)
 def test_certificates_without_a_trusted_issuer(shown: Identity) -> None:
     with pytest.raises(UntrustedError):
         verify(Bundle(ROOT.pem), shown)

@@ -45,11 +45,7 @@ async def test_old_tls_is_refused(served: Served, authority: Authority) -> None:
 
 async def test_a_port_that_is_taken(served: Served) -> None:
     second = MetricsServer(
-        served.handler,
-        served.certificate,
-        served.server._shutdown,
-        host="127.0.0.1",
-        port=served.server.port,
+        served.handler, served.certificate, served.server._shutdown, host="127.0.0.1", port=served.server.port
     )
     with pytest.raises(OSError, match="address already in use"):
         await second.start()

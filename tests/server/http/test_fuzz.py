@@ -407,9 +407,7 @@ def _tasks() -> int:
 
 
 @hypothesis.settings(
-    max_examples=REQUESTS // 2 // BATCH,
-    deadline=None,
-    suppress_health_check=list(hypothesis.HealthCheck),
+    max_examples=REQUESTS // 2 // BATCH, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
 )
 @hypothesis.given(
     peer=st.sampled_from(["no peer", "proxy", "client", "no peer", "proxy", "client", *PEERS]),

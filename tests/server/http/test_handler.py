@@ -14,12 +14,7 @@ import pytest
 
 from adapter import errors
 from adapter.model.identity import User
-from adapter.model.metrics import (
-    CustomMetricInfo,
-    ExternalQuestion,
-    ExternalValue,
-    GroupResource,
-)
+from adapter.model.metrics import CustomMetricInfo, ExternalQuestion, ExternalValue, GroupResource
 from adapter.server.api import encoding, routing
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.http import handler

@@ -229,7 +229,4 @@ def test_followups_of_an_external_metric() -> None:
         'count by ("k8s.ns") (queue{})',
         'count (queue{"k8s.ns"="shop"})',
     )
-    assert empty.external_followups("queue", "", "shop", ()) == (
-        "count by () (queue{})",
-        "count (queue{})",
-    )
+    assert empty.external_followups("queue", "", "shop", ()) == ("count by () (queue{})", "count (queue{})")

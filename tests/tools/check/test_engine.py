@@ -26,11 +26,7 @@ def _samples(now: float) -> list[Written]:
     pod = {"pod": "web-0"}
     samples = [
         one(name, 1000 - age, age, **pod, **labels)
-        for name, labels in (
-            ("lat_bucket", {"le": "0.5"}),
-            ("lat_bucket", {"le": "+Inf"}),
-            ("lat_count", {}),
-        )
+        for name, labels in (("lat_bucket", {"le": "0.5"}), ("lat_bucket", {"le": "+Inf"}), ("lat_count", {}))
         for age in range(600, -1, -20)
     ]
     samples += [one("huge", 9.3e15, pod="web-0"), one("huge", 1, pod="web-1"), one("lag", -1.5)]
