@@ -22,8 +22,7 @@ def test_a_request_is_slow_or_fails() -> None:
 
     assert (found.slow_share(), found.failed_share()) == (0.2, 0.1)
     assert [found.percentile(share) for share in (0.8, 0.99)] == [1.3, clients_figures.TIMEOUT_SECONDS]
-    curve = clients_figures.slow_curve([found, outcome(2.0, *[0.5] * 9)])
-    assert curve == "50 0 50 50 0 0 0 0 0 0"
+    assert clients_figures.slow_curve([found, outcome(2.0, *[0.5] * 9)]) == "50 0 50 50 0 0 0 0 0 0"
 
 
 def test_pods_count_from_the_step() -> None:
@@ -45,12 +44,10 @@ def test_a_figure_has_a_range_of_its_trials() -> None:
         figures[name], ranges[name] = value, edges
 
     assert figures["step_fast_slow_share"] == 0.25
-    low, high = map(float, ranges["step_fast_slow_share"].split())
-    assert 0 <= low < 0.25 < high <= 0.5
+    assert ranges["step_fast_slow_share"] == "0 0.5"
     assert ranges["step_fast_pods_ratio"] == "1 1"
-    _, _, row, *others = clients_figures.table(figures, ranges).splitlines()
+    row = clients_figures.table(figures, ranges).splitlines()[2]
     assert row.startswith(f"| {CASES['step'].about} | HPA alone | 25.0% (")
-    assert len(others) == len(TWINS) - 1
 
 
 def test_what_the_watches_show() -> None:

@@ -1,5 +1,6 @@
 """Beside and in place of what a cluster has: metrics-server, and the chart in place of the manifests."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -91,7 +92,9 @@ async def test_the_chart(cluster_site: Site, chart_values: JSON) -> None:
     await helm.install(
         charts.CHART, "fastpath", chart_values | {"image": {"repository": repository, "tag": tag}}
     )
-    printed = [await site.shell.paste(line) for line in rendered.commands(HELM, "3. Install and verify")]
+    lines = rendered.commands(HELM, "3. Install and verify")
+    # an API server that is busy leads nothing to an APIService for a moment after it shows it as Available
+    printed = [await site.until(functools.partial(site.shell.paste, line), 30) for line in lines]
     assert '"value":' in printed[-1]
     await site.kubectl("rollout", "status", "deployment/fastpath-scaler", "-n", "fastpath", "--timeout=60s")
     await site.until(site.is_shared, 60)
