@@ -278,6 +278,8 @@ def main() -> None:
             report.notes[f"slow_{name}_{twin}"] = clients_figures.slow_curve([each[twin] for each in found])
             counts = [[(round(at, 1), count) for at, count in each[twin].counts if at > 0] for each in found]
             report.notes[f"counts_{name}_{twin}"] = reaction.write_curves(counts)
+            curves = [each[twin].ready_counts() for each in found]
+            report.notes[f"ready_{name}_{twin}"] = reaction.write_curves(curves)
     report.add(
         busy_share=statistics.fmean(world.busy),
         late_p99_seconds=common.percentile(world.late, 0.99),

@@ -128,6 +128,11 @@ class Outcome:
         times = sorted(pod.ready for pod in self.pods if pod.ended > pod.ready)
         return self._within(times[NEEDED - 1 :])
 
+    def ready_counts(self) -> list[tuple[float, int]]:
+        """Return the pods that were Ready, each time a new one was."""
+        times = sorted(round(pod.ready, 1) for pod in self.pods if 0 < pod.ready < self.seconds)
+        return [(at, self.before() + new) for new, at in enumerate(times, 1)]
+
     def pod_seconds(self) -> float:
         return sum(max(0.0, min(pod.ended, self.seconds) - max(pod.created, 0)) for pod in self.pods)
 
