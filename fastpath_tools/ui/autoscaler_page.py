@@ -23,7 +23,7 @@ _STEPS, _LINKS = 100, 50
 
 
 class AutoscalerPage:
-    """The page of one autoscaler; where there is none, that of which there are, as `fleet` reads them."""
+    """The page of one autoscaler; where it does not exist, those of `fleet`."""
 
     def __init__(self, doctor: Doctor, templates: Templates, fleet: FleetReader, *key: str) -> None:
         self._reader = AutoscalerReader(doctor, *key)

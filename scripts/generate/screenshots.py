@@ -25,7 +25,7 @@ WIDTH = 1280
 _BOTTOM = "Math.ceil(document.getElementById('chain').getBoundingClientRect().bottom) + 24"
 """Where the pictures end: below the chain of hops."""
 
-MOMENT = re.compile(r"2 replicas at \S+ UTC if the load stays")
+MOMENT = re.compile(r"\d replicas at \S+ UTC if the load stays")
 """What the page says while the scaler waits to follow the load downwards."""
 
 
