@@ -270,7 +270,7 @@ async def test_more_rights_are_limited_too(site: Installed) -> None:
     """Updates, subresources, creations and deletions are refused where other roles grant them."""
     account, namespace = site.account, site.cluster.namespace
     await site.grant(["create", "get", "update", "patch", "delete", "deletecollection"], EXTRA)
-    before = await site.stored()
+    before, served = await site.stored(), await site.cluster.kubectl("get", "--raw", "/api/v1")
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -303,6 +303,8 @@ async def test_more_rights_are_limited_too(site: Installed) -> None:
         *(("PUT", "/web", changed, json_, rule) for changed, rule in updates(before)),
     )
     for method, path, body, content, rule in cases:
+        if path == "/web/resize" and '"pods/resize"' not in served:
+            continue  # the API server has no such subresource, as those before 1.33
         async with limited(30):  # the authorizer follows roles by a watch of its own
             while "User" in (answer := await account.send(method, path, body, content)).message:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
