@@ -233,7 +233,7 @@ def test_compatibility_says_how_each_row_is_known() -> None:
     assert len(rows) > 25
     for row in rows:
         known = row.rpartition(" | ")[2].strip()
-        paths = re.findall(r"`(tests/[\w/.]+)`", known)
+        paths = re.findall(r"`(tests/[\w/.]+|kubectl [^`]+)`", known)
         assert (known.startswith("tried: ") and paths) or re.fullmatch(
             r"by reading: \[[^]]+\]\(https://\S+\)", known
         ), row
