@@ -23,6 +23,7 @@ what was used of the processors that run all of it, and `late_p99_seconds` how l
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import random
@@ -49,6 +50,7 @@ LOW_SECONDS = 3
 _PATH = f"/wait?ms={1000 * clients_figures.WORK_SECONDS:g}"
 _REQUEST = f"GET {_PATH} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n".encode()
 _AUTOSCALERS = ("hpa,fpa", "--all", "-n", NAMESPACE)
+_METRIC = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}/pods/*/inflight"
 _EVENTS = {
     "deployments": "{.object.spec.replicas}",
     "pods": '{.object.metadata.labels.app} {.object.status.conditions[?(@.type=="Ready")].status}'
@@ -203,7 +205,14 @@ class World:
         twins = [f"deployment/{twin}" for twin in TWINS]
         await self._site.kubectl("scale", *twins, "-n", NAMESPACE, f"--replicas={LEAST}")
         await self._set_start(case.start)
+        for twin in TWINS:
+            await self._site.until(functools.partial(self._is_idle, twin), 120)
         await self._site.apply(*(_autoscaler(twin, case) for twin in TWINS))
+
+    async def _is_idle(self, twin: str) -> bool:
+        """Return whether the HPAs would read no load of the trial before."""
+        read = await self._site.raw(f"{_METRIC}?labelSelector=app%3D{twin}")
+        return [item["value"] for item in read["items"]] == ["0"] * LEAST
 
     @contextlib.asynccontextmanager
     async def _watching(self) -> AsyncIterator[Watched]:
