@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, page, paths, peer, plot, suite
+from benchmarks import clients_figures, load, page, paths, peer, plot, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -125,14 +125,22 @@ def test_other_pages_have_the_figures_of_the_results() -> None:
 
     for case, digits in (("gauge", 1), ("boosted", 1), ("native", 0)):
         assert f"| {median[case]:.{digits}f} s | {longest[case]:.{digits}f} s |" in pages["README.md"], case
+    clients = suite.read(suite.RESULTS)["clients"]["figures"]
+    for twin in clients_figures.TWINS:
+        slow, failed = (100 * clients[f"step_{twin}_{share}_share"] for share in ("slow", "failed"))
+        row = f"| {slow:.0f} % | {failed:.0f} % | {clients[f'step_{twin}_p99_seconds']:.0f} s |"
+        assert row in pages["README.md"], twin
+    assert (
+        f"On a ramp of 30 s, {100 * clients['ramp_native_slow_share']:.0f} % are slow" in pages["README.md"]
+    )
     native = f"after {median['native']:.0f} s at the median and after {longest['native']:.0f} s at most"
     assert native in pages["docs/concepts.md"]
-    row = [
+    cells = [
         f"{median['native']:.0f} s (Prometheus",
         f"{median['boosted']:.1f} s (scraped",
         f"{median['gauge']:.1f} s (scraped",
     ]
-    assert [cell for cell in row if f"| {cell}" not in pages["docs/concepts.md"]] == []
+    assert [cell for cell in cells if f"| {cell}" not in pages["docs/concepts.md"]] == []
     assert f"comes {median['gauge']:.1f} s after the load step" in pages["docs/guides/fast-scaler.md"]
     assert f"and {median['prometheus_slow']:.0f} s after it" in pages["docs/guides/fast-scaler.md"]
 
