@@ -1,22 +1,22 @@
 """The last hour of one autoscaler as its changes: what was asked for, decided and Ready, what limited it.
 
 A record is written when one of these changes, and holds until the next. Most autoscalers rest and have one or
-two. What fills memory is a demand that sways each second while nothing follows from it. So this is thinned,
-and what was done is not:
+two. What fills memory is a demand that sways each second while nothing follows from it. So a demand is
+thinned, and what was done is not:
 
 - A *reaction* is a change of the desired count, of Ready pods or of a bound. It keeps its second.
-- All else is a *sway*: of a demand, and of the restraint that says how it lies to the count. A sway of less
-  than 5 s is forgotten between two records at most `SLOT` apart of which one is as high, and any while the
-  demand stays at most a tenth, or one pod, below the record before. So a peak keeps its second, unless the
-  record before is as high. A restraint that lasts for `SLOT` keeps its second; one that comes and goes while
-  nothing is done is a flicker.
-- What is older than `EXACT` has the same rules with a quarter in place of a tenth and `SLOT` in place of 5 s,
-  and a record also takes the demand of a peak that is so little above it, for `RUN`. If a slot still has
-  more than two records, all but the last become one: the most demand and desired pods in it, and the fewest
-  Ready. So the line is below a peak for at most `SLOT`.
+- All else is a *sway*: a change of the demand, or of the restraint, which says what keeps the count.
+- A sway of less than 5 s is forgotten between two records that are at most `SLOT` apart, if one of them is as
+  high. A sway that is at most a tenth, or one pod, below the record before is always forgotten. So a peak
+  keeps its second, unless the record before is as high.
+- A restraint that lasts for `SLOT` keeps its second. One that comes and goes while nothing is done does not.
 
-So an hour has hardly more than two records of each of its slots, and `MOST` is exceeded only where there was
-a reaction each second. Then the older ones of those that are exact are thinned too.
+What is older than `EXACT` is thinned again. A quarter counts in place of a tenth, and `SLOT` in place of 5 s.
+A record takes over the demand of a peak that is so little above it, for `RUN` at most. If a slot still has
+more than two records, all but the last become one: the most demand and desired pods, and the fewest Ready.
+
+So an hour has hardly more than two records in each slot. More than `MOST` come only from a reaction each
+second, and then the older ones of the exact records are thinned too.
 """
 
 import itertools
@@ -115,7 +115,7 @@ def add(changes: Sequence[Counts], new: Counts) -> tuple[Counts, ...]:
 
 
 def _first(changes: Sequence[Counts], now: int) -> int:
-    """Return the place of the change that holds at the begin of an hour."""
+    """Return the place of the change that holds at the beginning of an hour."""
     return max(0, sum(1 for _ in itertools.takewhile(lambda one: one.at <= now - HOUR, changes)) - 1)
 
 
