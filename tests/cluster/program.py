@@ -49,10 +49,10 @@ async def set_queue(request: web.Request) -> web.Response:
 
 
 async def set_load(request: web.Request) -> web.Response:
-    """Say what became of the load so far, and go on with another one."""
+    """Say what became of the load since it was set last, and go on with another one."""
     load = request.app[LOAD]
     counts = {key: load[key] for key in ("sent", "answered", "failed")}
-    load.update(request.query)
+    load.update(dict.fromkeys(counts, 0), **request.query)
     return web.json_response(counts)
 
 

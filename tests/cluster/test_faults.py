@@ -49,8 +49,14 @@ async def test_all_pods_are_evicted(site: Site) -> None:
     """As by a drain: budgets let one pod of a Deployment go at a time, and no read of a metric fails."""
     await site.workload("web")
     await site.until(site.is_shared, 60)
-    pods = [each["metadata"] for each in (await site.get("pods", namespace="fastpath"))["items"]]
-    names = {each["name"] for each in pods}
+
+    async def settled() -> Any:
+        """Return the four pods, once none is on its way out and the metric has values."""
+        pods = [each["metadata"] for each in (await site.get("pods", namespace="fastpath"))["items"]]
+        stay = [each["name"] for each in pods if "deletionTimestamp" not in each]
+        return len(pods) == len(stay) == 4 and (await site.raw(METRICS))["items"] and stay
+
+    names = set(await site.until(settled, 120))
     reader = MetricReader(site, METRICS)
     refused = 0
     async with running(reader.read()):
@@ -62,7 +68,8 @@ async def test_all_pods_are_evicted(site: Site) -> None:
                 path = f"/api/v1/namespaces/fastpath/pods/{name}/eviction"
                 done = await site.run("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
                 refused += "disruption budget" in done.stderr
-                return done.status == 0
+                assert done.status == 0, done.stderr
+                return True
 
             await site.until(evicted, 60)
 
