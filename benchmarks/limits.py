@@ -143,9 +143,8 @@ def measure_callers(sizes: Namespace) -> dict[str, float]:
     figures: dict[str, float] = {}
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(
-            stage.start_cluster(sizes.apps, sizes.pods), prometheus.url, rules(_METRIC)
-        )
+        cluster = stage.start_cluster(sizes.apps, sizes.pods, tls=True)
+        adapter = stage.start_adapter(cluster, prometheus.url, rules(_METRIC), pod=True)
         requests = [load.render(path_of(app, _METRIC)) for app in apps]
         meter = Meter(
             stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, sizes.rate)
@@ -166,7 +165,8 @@ def measure_sweep(sizes: Namespace) -> dict[str, float]:
     apps = make_apps(sizes.apps, sizes.pods)
     with Stage() as stage:
         url = stage.start_server("flood", "prometheus", sizes.apps, sizes.pods, sizes.series)
-        adapter = stage.start_adapter(stage.start_cluster(sizes.apps, sizes.pods), url, rules(flood.METRIC))
+        cluster = stage.start_cluster(sizes.apps, sizes.pods, tls=True)
+        adapter = stage.start_adapter(cluster, url, rules(flood.METRIC), pod=True)
         requests = [load.render(path_of(app, flood.METRIC)) for app in apps]
         # fast enough for all to be asked for within a second: else nothing is swept
         rate = max(sizes.rate, 2.0 * sizes.apps)
