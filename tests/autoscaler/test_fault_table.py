@@ -25,16 +25,7 @@ from adapter.autoscaler.inputs.factory import SourceFactory
 from adapter.autoscaler.inputs.polling import Poller
 from adapter.autoscaler.interfaces import Key
 from adapter.errors import InternalError, NotFoundError
-from adapter.model.metrics import (
-    ContainerUsage,
-    CustomQuestion,
-    ExternalQuestion,
-    ExternalValue,
-    ObjectUsage,
-    ResourceAnswer,
-    ResourceQuestion,
-    Usage,
-)
+from adapter.model import metrics
 from adapter.model.objects.pods import PodList
 from adapter.model.objects.resources import BUILTIN
 from adapter.model.timestamps import SECOND
@@ -182,7 +173,7 @@ class FaultyWorkload(Bench):
     # the provider
 
     async def sample_objects(
-        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+        self, question: metrics.CustomQuestion, names: tuple[str, ...], ttl: float
     ) -> Values[tuple[str, int]]:
         await self.fail()
         if self.fault in {"empty result", "no numbers"}:
@@ -191,7 +182,9 @@ class FaultyWorkload(Bench):
         times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
         return object_values(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue]:
+    async def sample_series(
+        self, question: metrics.ExternalQuestion, ttl: float
+    ) -> Values[metrics.ExternalValue]:
         await self.fail()
         if self.fault == "no numbers":
             raise NotFoundError("a series of queue has no value")
@@ -209,21 +202,25 @@ class FaultyWorkload(Bench):
     def answers(self) -> bool:
         return True
 
-    async def resource(self, question: ResourceQuestion, ttl: float | None = None) -> ResourceAnswer:
+    async def resource(
+        self, question: metrics.ResourceQuestion, ttl: float | None = None
+    ) -> metrics.ResourceAnswer:
         await self.fail()
         now = self.clock.wall()
         if self.fault == "empty result":
-            return ResourceAnswer((), 15.0, now, 0.0)
+            return metrics.ResourceAnswer((), 15.0, now, 0.0)
         # half a core at target, of the core that each pod asks for
         used = self.milli() if self.fault in {"negative", "overflow"} else round(self.value() * 50)
-        usage = Usage(used, 0)
+        usage = metrics.Usage(used, 0)
         items = tuple(
-            ObjectUsage("default", name, {}, now, usage, (ContainerUsage("app", usage),))
+            metrics.ObjectUsage("default", name, {}, now, usage, (metrics.ContainerUsage("app", usage),))
             for name in self.names
             if name not in self.missing
         )
         times = {} if self.fault == "ages unknown" else {item.name: self.taken() for item in items}
-        return ResourceAnswer(items, 15.0, now, 0.0, partial=self.fault == "partial answers", times=times)
+        return metrics.ResourceAnswer(
+            items, 15.0, now, 0.0, partial=self.fault == "partial answers", times=times
+        )
 
     # scrapes
 
@@ -393,7 +390,7 @@ async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
         original = world.sample_objects
 
         async def broken(
-            question: CustomQuestion, names: tuple[str, ...], ttl: float
+            question: metrics.CustomQuestion, names: tuple[str, ...], ttl: float
         ) -> Values[tuple[str, int]]:
             raise InternalError("unable to fetch metrics")
 
@@ -446,7 +443,9 @@ class Restarted(FaultyWorkload):
         self.samples = samples
         self.back = 0.0
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue]:
+    async def sample_series(
+        self, question: metrics.ExternalQuestion, ttl: float
+    ) -> Values[metrics.ExternalValue]:
         await self.fail()
         since = self.clock.wall() - self.back
         oldest = since // INTERVAL * INTERVAL

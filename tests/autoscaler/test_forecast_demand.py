@@ -6,39 +6,32 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    Observation,
-    PodsReading,
-    Reading,
-    Unavailable,
-)
+from adapter.autoscaler.decide import observation
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
 from tests.support.answers import answers
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, external_metric, pod, pods, pods_metric, reading
 
-NOTHING = Unavailable("NoMetrics", "no value")
+NOTHING = observation.Unavailable("NoMetrics", "no value")
 
 
-def demand(metrics: Sequence[Mapping[str, Any]], *readings: Reading, listed: Any = None) -> float:
+def demand(metrics: Sequence[Mapping[str, Any]], *readings: observation.Reading, listed: Any = None) -> float:
     spec = fpa([dict(each) for each in metrics]).spec
-    seen = Observation(3, 3, "app=web", pods(3) if listed is None else listed, readings)
+    seen = observation.Observation(3, 3, "app=web", pods(3) if listed is None else listed, readings)
     return demand_of(spec.metrics or (), seen)
 
 
 @pytest.mark.parametrize(("metric", "shown", "expected"), answers("autoscaler/forecast_demand", "demands"))
 def test_of_one_metric(metric: dict[str, Any], shown: dict[str, Any] | None, expected: float | None) -> None:
-    kinds = {"Object": ObjectReading, "External": ExternalReading}
-    seen = NOTHING if shown is None else kinds.get(metric["type"], PodsReading)(**shown)
+    kinds = {"Object": observation.ObjectReading, "External": observation.ExternalReading}
+    seen = NOTHING if shown is None else kinds.get(metric["type"], observation.PodsReading)(**shown)
     known = math.nan if expected is None else expected
     assert demand([metric], seen) == pytest.approx(known, nan_ok=True)
 
 
 def test_of_several_metrics_the_greatest_counts_and_one_unknown_makes_it_unknown() -> None:
     both = [pods_metric("2"), external_metric(value="2")]
-    assert demand(both, reading(1000, 1000, 1000), ExternalReading((3000,))) == 4.5
+    assert demand(both, reading(1000, 1000, 1000), observation.ExternalReading((3000,))) == 4.5
     assert math.isnan(demand(both, reading(1000, 1000, 1000), NOTHING))
     assert math.isnan(demand(both, reading(1000, 1000, 1000)))
     assert math.isnan(demand([]))

@@ -6,14 +6,8 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.controller.reporter import Journal, JournalEntry
+from adapter.autoscaler.decide import observation
 from adapter.autoscaler.decide.guards.conflicts import ForeignChange
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    PodsReading,
-    Reading,
-    Unavailable,
-)
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.explain import debug
 from adapter.autoscaler.explain.debug import moment, show_entry
@@ -71,7 +65,9 @@ def test_a_namespace_with_many_autoscalers_displaces_no_other(bounds: dict[str, 
 
 def test_entries_about_many_pods_count_for_more() -> None:
     """Of one autoscaler with thousands of pods a hundred entries would be hundreds of megabytes."""
-    many = MetricInput("load", PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None)
+    many = MetricInput(
+        "load", observation.PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None
+    )
     journal = Journal(room=1_000_000)
     for at in range(5):
         journal.note(entry(A, at, many))
@@ -92,17 +88,20 @@ def test_entries_about_many_pods_count_for_more() -> None:
 @pytest.mark.parametrize(
     ("reading", "shown"),
     [
-        (PodsReading({"web-0": 1500}, {}, "late"), {"values": {"web-0": 1500}, "overdue": "late"}),
-        (ObjectReading(5000, 3), {"value": 5000, "readyThen": 3, "overdue": ""}),
         (
-            PodsReading({"a": 1000}, left_out={"b": 2000}),
+            observation.PodsReading({"web-0": 1500}, {}, "late"),
+            {"values": {"web-0": 1500}, "overdue": "late"},
+        ),
+        (observation.ObjectReading(5000, 3), {"value": 5000, "readyThen": 3, "overdue": ""}),
+        (
+            observation.PodsReading({"a": 1000}, left_out={"b": 2000}),
             {"values": {"a": 1000}, "overdue": "", "leftOut": {"b": 2000}},
         ),
-        (ExternalReading((1, 2)), {"values": [1, 2], "readyThen": None, "overdue": ""}),
-        (Unavailable("NoMetrics", "no metrics"), {"unavailable": "no metrics"}),
+        (observation.ExternalReading((1, 2)), {"values": [1, 2], "readyThen": None, "overdue": ""}),
+        (observation.Unavailable("NoMetrics", "no metrics"), {"unavailable": "no metrics"}),
     ],
 )
-def test_an_entry_as_json(reading: Reading, shown: dict[str, Any]) -> None:
+def test_an_entry_as_json(reading: observation.Reading, shown: dict[str, Any]) -> None:
     given = (MetricInput("queue", reading, NOW - 1_500_000_000), MetricInput("other", reading, None))
     found = show_entry(entry(A, NOW, *given, change=ForeignChange(-2, "kubectl", reverses=True)))
 

@@ -13,15 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from adapter.autoscaler.decide import observation
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import (
-    NO_STATUS,
-    ExternalReading,
-    Observation,
-    PodsReading,
-    Reading,
-)
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import main
 from adapter.model.autoscaling import documents, fastpath_autoscaler
@@ -178,17 +172,17 @@ def selector_of(metric: MetricIdentifier) -> LabelSelector:
 
 async def read(
     here: RulesWorld, autoscaler: FastPathAutoscaler, number: int, names: Sequence[str]
-) -> Reading:
+) -> observation.Reading:
     """Return what the provider answers for a metric of an autoscaler, as the controller reads it."""
     metric, namespace = metric_of(autoscaler, number), autoscaler.metadata.namespace
     selector = selector_of(metric)
     if (autoscaler.spec.metrics or ())[number].external is not None:
         external = await here.provider.external(ExternalQuestion(namespace, metric.name, selector))
-        return ExternalReading([each.milli for each in external.items])
+        return observation.ExternalReading([each.milli for each in external.items])
     here.names.names_or_error = names
     question = CustomQuestion("pods", namespace, None, metric.name, EVERYTHING, selector)
     custom = await here.provider.custom(question)
-    return PodsReading({each.described.name: each.milli for each in custom.items})
+    return observation.PodsReading({each.described.name: each.milli for each in custom.items})
 
 
 @pytest.mark.integration
@@ -205,18 +199,18 @@ async def test_a_pack_scales_as_computed_by_hand(scraped: PrometheusServer, end:
             names = list(expected) if isinstance(expected, Mapping) else ()
             reading = await read(here, autoscaler, number, names)
             if isinstance(expected, Mapping):
-                assert isinstance(reading, PodsReading)
+                assert isinstance(reading, observation.PodsReading)
                 assert reading.values == {name: round(value * 1000) for name, value in expected.items()}
             else:
-                assert isinstance(reading, ExternalReading)
+                assert isinstance(reading, observation.ExternalReading)
                 assert reading.values == [round(expected * 1000)]
             readings.append(reading)
 
     known = dict.fromkeys(name for each in case.values if isinstance(each, Mapping) for name in each)
     listed = [pod(name) for name in known] or pods(case.replicas)
     spec = prepare(fastpath_autoscaler.with_defaults(autoscaler), LIVE)
-    status = FROM_ZERO if case.replicas == 0 else NO_STATUS
-    seen = Observation(case.replicas, case.replicas, "app=web", listed, readings, status)
+    status = FROM_ZERO if case.replicas == 0 else observation.NO_STATUS
+    seen = observation.Observation(case.replicas, case.replicas, "app=web", listed, readings, status)
     assert decide(spec, seen, History(), NOW).replicas == case.expected
 
 

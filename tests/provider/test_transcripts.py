@@ -29,13 +29,7 @@ import yaml
 
 from adapter.errors import KubernetesError, NotSyncedError, PrometheusError, StatusError
 from adapter.kubernetes.cache.lister import LabeledObject
-from adapter.model.metrics import (
-    HISTOGRAM,
-    CustomQuestion,
-    ExternalQuestion,
-    ObjectReference,
-    ResourceQuestion,
-)
+from adapter.model import metrics
 from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.server.api.query_string import Question
 from tests.support.scripts import Recorded
@@ -97,22 +91,22 @@ def outcome(settings: dict[str, Any], promql: str, now: float) -> Outcome:
         kind, text = found.split(": ", 1)
         kind, _, result_type = kind.partition("/")
         return PrometheusError(kind, text, result_type)
-    values = {"histogram": HISTOGRAM}
+    values = {"histogram": metrics.HISTOGRAM}
     samples = ((labels, values.get(value) or float(value) + is_age * now) for labels, value in found)
     warnings = settings.get("warnings", "none")
     warned = warnings in {"all", "ages" if is_age else "samples"} or (warnings in promql and not is_age)
     return vector(*samples)._replace(warnings=("store away",) if warned else ())
 
 
-def describe(found: ObjectReference) -> str:
+def describe(found: metrics.ObjectReference) -> str:
     return f"{found.kind} {found.namespace}/{found.name} of {found.api_version}"
 
 
 async def answer(here: RulesWorld, asked: Question) -> list[str]:
-    if isinstance(asked, CustomQuestion):
+    if isinstance(asked, metrics.CustomQuestion):
         items = (await here.provider.custom(asked)).items
         return [f"{describe(item.described)} {item.milli}m" for item in items]
-    if isinstance(asked, ExternalQuestion):
+    if isinstance(asked, metrics.ExternalQuestion):
         found = (await here.provider.external(asked)).items
         return [f"{dict(item.labels or {})} {item.milli}m" for item in found]
     usages = (await here.resource_provider.resource(asked)).items
@@ -121,14 +115,14 @@ async def answer(here: RulesWorld, asked: Question) -> list[str]:
 
 async def answer_scaler(here: RulesWorld, asked: Question, names: tuple[str, ...]) -> list[str]:
     now = here.clock.wall()
-    if isinstance(asked, CustomQuestion):
+    if isinstance(asked, metrics.CustomQuestion):
         objects = await here.scaler.sample_objects(asked, names, 0.5)
         if objects is None:
             return ["unknown"]
         times = {name: time - now for name, time in sorted(objects.sampled.items())}
         facts = (objects.lookback, objects.oldest, objects.overdue, objects.merges, objects.crosses)
         return [f"{dict(objects.items)} at {times}", " ".join(map(str, facts))]
-    if isinstance(asked, ResourceQuestion):
+    if isinstance(asked, metrics.ResourceQuestion):
         found = await here.resource_provider.resource(asked, ttl=0.0)
         ages = {name: time - now for name, time in sorted((found.times or {}).items())}
         told = [f"{each.namespace}/{each.name} {each.usage}" for each in found.items]

@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    FastPathAutoscaler,
-    FastPathAutoscalerStatus,
-    native,
-    plain_status,
-)
+from adapter.model.autoscaling import fastpath_autoscaler
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.doctor.hops import BoostOffer, Facts
@@ -61,9 +56,12 @@ def hpa(name: str, *metrics: dict[str, Any], mode: str = "", **metadata: Any) ->
     }
 
 
-def fast_facts(fpa: FastPathAutoscaler, leaders: Leaders, **changes: Any) -> Facts:
+def fast_facts(fpa: fastpath_autoscaler.FastPathAutoscaler, leaders: Leaders, **changes: Any) -> Facts:
     """Return the facts of a FastPathAutoscaler whose target is not read."""
-    hpa = replace(native(fpa), status=plain_status(fpa.status or FastPathAutoscalerStatus()))
+    hpa = replace(
+        fastpath_autoscaler.native(fpa),
+        status=fastpath_autoscaler.plain_status(fpa.status or fastpath_autoscaler.FastPathAutoscalerStatus()),
+    )
     known = Facts(hpa, Unread("it is not read"), (), Period(1.0, "Fastpath"), 0.0, 0)
     return known._replace(offer=BoostOffer(leaders, ()), **changes)
 

@@ -3,20 +3,13 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    Observation,
-    PodsReading,
-    Reading,
-    Unavailable,
-)
+from adapter.autoscaler.decide import observation
 from fastpath_tools import evaluate_document
 from fastpath_tools import evaluate_document as readings
 from tests.support.answers import answers
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pods_metric
 
-_NO_EXTERNAL = Unavailable("NoMetrics", "no metrics returned from external metrics API")
+_NO_EXTERNAL = observation.Unavailable("NoMetrics", "no metrics returned from external metrics API")
 
 
 def _pod(name: str, app: str = "web", **meta: Any) -> dict[str, Any]:
@@ -40,7 +33,7 @@ def _custom(name: str, metric: str, value: str, kind: str = "Pod") -> dict[str, 
 
 def _observe(
     metric: dict[str, Any], selector: str = "app=web", namespace: str = "team", **lists: Any
-) -> Observation:
+) -> observation.Observation:
     pods = lists.pop("pods", [_pod("a"), _pod("b"), _pod("x", "other")])
     text = json.dumps(
         {
@@ -61,7 +54,7 @@ def _observe(
     return readings.observe(evaluate_document.read_json(text.encode()))
 
 
-def _reading(metric: dict[str, Any], **lists: Any) -> Reading:
+def _reading(metric: dict[str, Any], **lists: Any) -> observation.Reading:
     (found,) = _observe(metric, **lists).readings
     return found
 
@@ -84,8 +77,8 @@ def test_samples_of_pods_of_other_namespaces_are_not_theirs() -> None:
 
     resource, pods = _reading(cpu_metric(), resource=used), _reading(pods_metric(), custom=custom)
 
-    assert isinstance(resource, PodsReading)
-    assert isinstance(pods, PodsReading)
+    assert isinstance(resource, observation.PodsReading)
+    assert isinstance(pods, observation.PodsReading)
     assert resource.values == pods.values == {"a": 1000, "b": 2000}
 
 
@@ -97,7 +90,7 @@ def test_an_object_without_value(kind: str, version: str, resource: str) -> None
     metric = object_metric("Value", value="1")
     metric["object"]["describedObject"] = {"kind": kind, "name": "main", "apiVersion": version}
 
-    assert _reading(metric) == Unavailable(
+    assert _reading(metric) == observation.Unavailable(
         "NotFound",
         "unable to fetch metrics from custom metrics API: "
         f"the server could not find the metric hits for {resource} main",
@@ -117,9 +110,9 @@ def test_a_core_namespace_is_the_autoscalers_own(version: str, name: str) -> Non
         _custom("team", "hits", "2", kind="Namespace"),
     ]
 
-    assert _reading(metric, custom=items) == ObjectReading(2000 if name == "team" else 1000)
+    assert _reading(metric, custom=items) == observation.ObjectReading(2000 if name == "team" else 1000)
     missing = _reading(metric)
-    assert isinstance(missing, Unavailable)
+    assert isinstance(missing, observation.Unavailable)
     assert missing.message.endswith(f" {name}")
 
 
@@ -132,16 +125,16 @@ def test_external_metrics() -> None:
     ]
     metric = external_metric("QUEUE", value="1")
 
-    assert _reading(metric, external=items) == ExternalReading([1000, 2000, 3000])
+    assert _reading(metric, external=items) == observation.ExternalReading([1000, 2000, 3000])
     metric["external"]["metric"]["selector"] = {"matchLabels": {"q": "jobs"}}
-    assert _reading(metric, external=items) == ExternalReading([1000])
+    assert _reading(metric, external=items) == observation.ExternalReading([1000])
     metric["external"]["metric"]["selector"] = {
         "matchExpressions": [{"key": "q", "operator": "NotIn", "values": ["mail"]}]
     }
-    assert _reading(metric, external=items) == ExternalReading([1000, 3000])
+    assert _reading(metric, external=items) == observation.ExternalReading([1000, 3000])
     metric["external"]["metric"]["selector"] = {"matchLabels": {"q": "none"}}
     assert _reading(metric, external=items) == _NO_EXTERNAL
     metric["external"]["metric"]["selector"] = {"matchExpressions": [{"key": "q", "operator": "Like"}]}
-    assert _reading(metric, external=items) == Unavailable(
+    assert _reading(metric, external=items) == observation.Unavailable(
         "InvalidSelector", '"Like" is not a valid label selector operator'
     )

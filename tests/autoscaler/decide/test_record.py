@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide import decision, guarded, prepared_spec, record
+from adapter.autoscaler.decide import decision, guarded, observation, prepared_spec, record
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.guards.boost import Boost, Boosting
 from adapter.autoscaler.decide.guards.conflicts import ConflictState, OwnWrite
@@ -13,15 +13,6 @@ from adapter.autoscaler.decide.guards.fallback import Absence
 from adapter.autoscaler.decide.guards.lost_values import Reporting
 from adapter.autoscaler.decide.history import History, Recommendation, Recommendations, ScaleEvent
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    Observation,
-    PodsReading,
-    Settings,
-    Unavailable,
-    Ways,
-)
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback, FastPathAutoscalerStatus
@@ -60,10 +51,10 @@ METRICS = [
     external_metric("other", value="3"),
 ]
 READINGS = (
-    PodsReading({"web-0": 200}, {"web-0": (ODD, 15 * SECOND)}, "late", 2),
-    ObjectReading(5000, 2, most_then=3),
-    ExternalReading((1, 2), None),
-    Unavailable("NoMetrics", "no metrics"),
+    observation.PodsReading({"web-0": 200}, {"web-0": (ODD, 15 * SECOND)}, "late", 2),
+    observation.ObjectReading(5000, 2, most_then=3),
+    observation.ExternalReading((1, 2), None),
+    observation.Unavailable("NoMetrics", "no metrics"),
 )
 STATUS = HorizontalPodAutoscalerStatus(
     last_scale_time=Instant(ODD),
@@ -94,8 +85,8 @@ MEMORY = Memory(
 def recorded(constraints: Constraints, **facts: Any) -> DecisionRecord:
     status = FastPathAutoscalerStatus(current_replicas=7)
     autoscaler = msgspec.structs.replace(fpa(METRICS), status=status)
-    settings = Settings(scale_to_zero=True, strict=True)
-    seen = Observation(2, 2, "app=web", PODS, READINGS, STATUS, ("default/web",), **facts)
+    settings = observation.Settings(scale_to_zero=True, strict=True)
+    seen = observation.Observation(2, 2, "app=web", PODS, READINGS, STATUS, ("default/web",), **facts)
     inputs = DecisionInputs(autoscaler, settings, ODD, seen, MEMORY, constraints)
     spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), settings)
     return record.record(inputs, guarded.decide(spec, seen, MEMORY, ODD, constraints))
@@ -165,8 +156,10 @@ def test_a_capped_decision_stays_capped() -> None:
 def test_a_record_of_before_that_has_one_way_within_the_other_is_read() -> None:
     made = recorded(Constraints())
     usual, *others = READINGS
-    usage = PodsReading({"web-0": 900, "web-1": 900})
-    seen = msgspec.structs.replace(made.inputs.observation, readings=(Ways((usual, usage)), *others))
+    usage = observation.PodsReading({"web-0": 900, "web-1": 900})
+    seen = msgspec.structs.replace(
+        made.inputs.observation, readings=(observation.Ways((usual, usage)), *others)
+    )
     whole = msgspec.structs.replace(made, inputs=msgspec.structs.replace(made.inputs, observation=seen))
     text = record.encode(whole)
     tree = msgspec.json.decode(text)

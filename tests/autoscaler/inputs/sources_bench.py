@@ -13,16 +13,9 @@ from adapter.autoscaler.inputs.sources import MetricSource, ReadContext, Subscri
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.metrics_api import TimedCustomValue, TimedExternalValue
+from adapter.model import metrics
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.learned_usage import LearnedUsage
-from adapter.model.metrics import (
-    CustomQuestion,
-    ExternalQuestion,
-    ExternalValue,
-    ResourceAnswer,
-    ResourceQuestion,
-    SeriesInfo,
-)
 from adapter.model.objects.label_selectors import parse_selector
 from adapter.model.objects.resources import BUILTIN
 from adapter.model.timestamps import SECOND
@@ -45,7 +38,7 @@ rules:
 RATES = RULES.replace(
     "sum(<<.Series>>{{<<.LabelMatchers>>}})", "sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[1m]))"
 )
-LISTS = {"all": (SeriesInfo("load", frozenset({"namespace", "pod"}), 3),)}
+LISTS = {"all": (metrics.SeriesInfo("load", frozenset({"namespace", "pod"}), 3),)}
 A, B, C = (scraped_pod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 CONTAINER = {
     "type": "ContainerResource",
@@ -66,19 +59,21 @@ class Provided:
         clock = FakeClock()
         self.problems = SourceProblems(clock, ProblemLog(Monitoring(), clock))
         self.objects: Values[tuple[str, int]] | Exception | None = object_values({}, {}, 0.0, None)
-        self.series: Values[ExternalValue] | None = series_values((), None, 0.0, None)
-        self.usages: ResourceAnswer | None = None
+        self.series: Values[metrics.ExternalValue] | None = series_values((), None, 0.0, None)
+        self.usages: metrics.ResourceAnswer | None = None
         self.asked: list[Any] = []
 
     async def sample_objects(
-        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+        self, question: metrics.CustomQuestion, names: tuple[str, ...], ttl: float
     ) -> Values[tuple[str, int]] | None:
         self.asked.append(question)
         if isinstance(self.objects, Exception):
             raise self.objects
         return self.objects
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> Values[ExternalValue] | None:
+    async def sample_series(
+        self, question: metrics.ExternalQuestion, ttl: float
+    ) -> Values[metrics.ExternalValue] | None:
         self.asked.append(question.metric)
         return self.series
 
@@ -86,7 +81,9 @@ class Provided:
     def answers(self) -> bool:
         return self.usages is not None
 
-    async def resource(self, question: ResourceQuestion, ttl: float | None = None) -> ResourceAnswer:
+    async def resource(
+        self, question: metrics.ResourceQuestion, ttl: float | None = None
+    ) -> metrics.ResourceAnswer:
         assert self.usages is not None
         return self.usages
 

@@ -9,14 +9,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import Ways
-from adapter.model.learned_usage import (
-    MOST_LEARNED,
-    MOST_PODS,
-    MOST_RATIOS,
-    OLDEST_SECONDS,
-    AgreeingPod,
-    LearnedUsage,
-)
+from adapter.model import learned_usage
 from adapter.model.ready_times import PodStart, ReadyLedger, decode_ledger, encode_ledger
 from tests.autoscaler.inputs.sources_bench import CONTAINER
 from tests.autoscaler.usage.test_source import CALM, STEEP, Servers, servers
@@ -26,7 +19,7 @@ LEARNING = 180  # seconds after which own usage counts in these tests
 SOON = 5
 """Seconds after the first value of own usage within which it has to count."""
 
-Learned = dict[str, LearnedUsage]
+Learned = dict[str, learned_usage.LearnedUsage]
 
 
 class StoredLedger(NamedTuple):
@@ -124,7 +117,7 @@ async def test_it_is_of_the_pods_that_agreed(known: StoredLedger) -> None:
 @pytest.mark.parametrize(
     ("later", "metric", "more"),
     [
-        pytest.param(OLDEST_SECONDS + 1, None, "", id="too old"),
+        pytest.param(learned_usage.OLDEST_SECONDS + 1, None, "", id="too old"),
         pytest.param(-60.0, None, "", id="of a later time"),
         pytest.param(20.0, None, ", window: 6s", id="of another rule"),
         pytest.param(20.0, CONTAINER, "", id="of another container"),
@@ -158,18 +151,23 @@ async def test_a_comparison_that_confirms_it_goes_on_with_it(known: StoredLedger
 
 def test_what_is_stored_is_bounded() -> None:
     pods = {
-        f"{number}{'x' * 252}": AgreeingPod(1_700_000_000_000_000_000, 1.7e9) for number in range(MOST_PODS)
+        f"{number}{'x' * 252}": learned_usage.AgreeingPod(1_700_000_000_000_000_000, 1.7e9)
+        for number in range(learned_usage.MOST_PODS)
     }
-    known = LearnedUsage("0123abcd", 1.7e9, (1.0123,) * MOST_RATIOS, 0.1234567890123, pods)
+    known = learned_usage.LearnedUsage(
+        "0123abcd", 1.7e9, (1.0123,) * learned_usage.MOST_RATIOS, 0.1234567890123, pods
+    )
     ledger = ReadyLedger("uid", [PodStart(3, 2_000_123, 2_500_123, 3_000_123, True, True)] * 60)
-    ledger.usages.update({f"ephemeral-storage/{'x' * 60}{number}": known for number in range(MOST_LEARNED)})
+    ledger.usages.update(
+        {f"ephemeral-storage/{'x' * 60}{number}": known for number in range(learned_usage.MOST_LEARNED)}
+    )
     assert decode_ledger(encode_ledger(ledger)).usages == ledger.usages
 
 
 def test_a_ledger_that_inherits_can_be_stored() -> None:
-    known = LearnedUsage("0123abcd", 1.7e9, (1.0,))
+    known = learned_usage.LearnedUsage("0123abcd", 1.7e9, (1.0,))
     older, own = ReadyLedger("uid"), ReadyLedger("uid")
-    older.usages = {f"cpu/{number}": known for number in range(MOST_LEARNED)}
+    older.usages = {f"cpu/{number}": known for number in range(learned_usage.MOST_LEARNED)}
     own.usages = {"cpu/": known}
     own.inherit(older)
     assert list(decode_ledger(encode_ledger(own)).usages) == ["cpu/1", "cpu/2", "cpu/3", "cpu/"]
@@ -177,8 +175,8 @@ def test_a_ledger_that_inherits_can_be_stored() -> None:
 
 async def test_the_usages_of_a_few_metrics_are_kept() -> None:
     async with servers() as before:
-        known = LearnedUsage("0123abcd", 1.7e9, (1.0,))
-        before.here.learned |= {f"x/{number}": known for number in range(MOST_LEARNED)}
+        known = learned_usage.LearnedUsage("0123abcd", 1.7e9, (1.0,))
+        before.here.learned |= {f"x/{number}": known for number in range(learned_usage.MOST_LEARNED)}
         await before.run(LEARNING)
         assert list(before.here.learned) == ["x/1", "x/2", "x/3", "cpu/"]
 

@@ -16,19 +16,12 @@ from msgspec.structs import replace
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.errors import InputError
-from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling import documents, fastpath_autoscaler, hpa
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     KIND,
     FastPathAutoscalerStatus,
     PastChange,
-)
-from adapter.model.autoscaling.hpa import (
-    Condition,
-    MetricStatus,
-    MetricValueStatus,
-    ResourceMetricStatus,
-    to_plain,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
@@ -359,21 +352,21 @@ def test_known_differences(place: str, value: Any) -> None:
 
 
 def test_a_status_is_taken_as_it_is_written() -> None:
-    current = MetricValueStatus(average_value=from_milli(-(2**63)), average_utilization=70)
+    current = hpa.MetricValueStatus(average_value=from_milli(-(2**63)), average_utilization=70)
     status = FastPathAutoscalerStatus(
         last_scale_time=Instant(1_700_000_000_500_000_000),
         current_replicas=3,
         desired_replicas=0,
         current_metrics=(
-            MetricStatus(""),
-            MetricStatus("Resource", resource=ResourceMetricStatus("cpu", current)),
+            hpa.MetricStatus(""),
+            hpa.MetricStatus("Resource", resource=hpa.ResourceMetricStatus("cpu", current)),
         ),
-        conditions=(Condition("AbleToScale", "True", "SucceededRescale", "said", Instant(0)),),
+        conditions=(hpa.Condition("AbleToScale", "True", "SucceededRescale", "said", Instant(0)),),
         recent_changes=(PastChange(-3, FineInstant(1_700_000_000_500_000_007)),),
         pending_capacity=(BacklogCredit("jobs", from_milli(1500), FineInstant(1_700_000_000_000_000_000)),),
     )
     autoscaler = replace(documents.read_document(document()), status=status)
-    written = json.loads(json.dumps({"apiVersion": API_VERSION, "kind": KIND} | to_plain(autoscaler)))
+    written = json.loads(json.dumps({"apiVersion": API_VERSION, "kind": KIND} | hpa.to_plain(autoscaler)))
     assert structural.verdict(written, SCHEMA) == []
     assert structural.pruned(written, SCHEMA)["status"] == written["status"]
     assert written["status"]["recentChanges"] == [{"change": -3, "time": "2023-11-14T22:13:20.500000007Z"}]

@@ -6,19 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.model.metrics import (
-    ContainerUsage,
-    CustomAnswer,
-    CustomQuestion,
-    ExternalAnswer,
-    ExternalValue,
-    MetricValue,
-    ObjectReference,
-    ObjectUsage,
-    ResourceAnswer,
-    ResourceQuestion,
-    Usage,
-)
+from adapter.model import metrics
 from adapter.model.objects import field_selectors
 from adapter.model.objects.label_selectors import EVERYTHING, parse_selector
 from adapter.server.api import documents, encoding
@@ -145,20 +133,22 @@ def conforms(value: Any, schema: Any, definitions: Any) -> None:
         assert isinstance(value, str)
 
 
-USAGE = Usage(1500, 2_048_000)
-POD = ObjectUsage("shop", "a", {"app": "web"}, 0.0, USAGE, (ContainerUsage("main", USAGE),))
-NODE = ObjectUsage("", "n", {}, 0.0, USAGE)
+USAGE = metrics.Usage(1500, 2_048_000)
+POD = metrics.ObjectUsage("shop", "a", {"app": "web"}, 0.0, USAGE, (metrics.ContainerUsage("main", USAGE),))
+NODE = metrics.ObjectUsage("", "n", {}, 0.0, USAGE)
 
 
 def _custom(version: str) -> bytes:
-    value = MetricValue(ObjectReference("Pod", "shop", "a", "/v1"), "hits", 1000, 0.0)
-    question = CustomQuestion("pods", "shop", None, "hits", EVERYTHING, parse_selector("a=b,c in (d)"))
-    return b"".join(encoding.encode_custom(version, question, CustomAnswer((value,), 0.0)))
+    value = metrics.MetricValue(metrics.ObjectReference("Pod", "shop", "a", "/v1"), "hits", 1000, 0.0)
+    question = metrics.CustomQuestion(
+        "pods", "shop", None, "hits", EVERYTHING, parse_selector("a=b,c in (d)")
+    )
+    return b"".join(encoding.encode_custom(version, question, metrics.CustomAnswer((value,), 0.0)))
 
 
 def _resource(kind: Any, name: str | None) -> bytes:
-    question = ResourceQuestion(kind, None, name, EVERYTHING, field_selectors.EVERYTHING)
-    answer = ResourceAnswer((POD if kind == "pods" else NODE,), 60.0, 0.0, 0.0)
+    question = metrics.ResourceQuestion(kind, None, name, EVERYTHING, field_selectors.EVERYTHING)
+    answer = metrics.ResourceAnswer((POD if kind == "pods" else NODE,), 60.0, 0.0, 0.0)
     return b"".join(encoding.encode_resource("v1beta1", question, answer, None))
 
 
@@ -170,7 +160,8 @@ ANSWERS = {
         "external_metrics.v1beta1.ExternalMetricValueList",
         b"".join(
             encoding.encode_external(
-                "v1beta1", ExternalAnswer((ExternalValue("queue", {"a": "b"}, 1000, 0.0),), 0.0)
+                "v1beta1",
+                metrics.ExternalAnswer((metrics.ExternalValue("queue", {"a": "b"}, 1000, 0.0),), 0.0),
             )
         ),
     ),

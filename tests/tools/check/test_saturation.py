@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.autoscaler.decide import observation
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    ObjectReading,
-    Observation,
-    PodsReading,
-    Reading,
-    Settings,
-)
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from fastpath_tools.check import saturation
@@ -69,10 +62,10 @@ def test_advised_series_do_not_saturate() -> None:
 
 CAP = 100_000
 """The cap of the gauge in thousandths."""
-READINGS: dict[str, Reading] = {
-    "Pods": PodsReading({"web-0": CAP, "web-1": CAP}),
-    "Object": ObjectReading(CAP),
-    "External": ExternalReading([CAP]),
+READINGS: dict[str, observation.Reading] = {
+    "Pods": observation.PodsReading({"web-0": CAP, "web-1": CAP}),
+    "Object": observation.ObjectReading(CAP),
+    "External": observation.ExternalReading([CAP]),
 }
 GAUGE = "load"
 """The metric of the transcript's rules that is the gauge itself."""
@@ -90,8 +83,8 @@ def test_decisions_at_the_cap_agree_with_the_transcript(names: str) -> None:
         source = metric.pods or metric.object or metric.external
         if source is None or source.metric.name != GAUGE:
             continue
-        spec = prepare(fastpath_autoscaler.with_defaults(autoscaler), Settings())
-        seen = Observation(2, 2, "app=web", pods(2), [READINGS[metric.type]])
+        spec = prepare(fastpath_autoscaler.with_defaults(autoscaler), observation.Settings())
+        seen = observation.Observation(2, 2, "app=web", pods(2), [READINGS[metric.type]])
         grows = decide(spec, seen, History(), NOW).replicas > 2
         fault = re.compile(
             rf"! .* {manifests.name}:.* shop/{autoscaler.metadata.name}: {GAUGE} cannot exceed"

@@ -5,14 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from adapter.bounds.forecast.verdict import (
-    AHEAD,
-    POINT,
-    Alternative,
-    CandidateFigures,
-    CardPoint,
-    ReplayFigures,
-)
+from adapter.bounds.forecast import verdict
 from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
 from fastpath_tools.forecast import picture, wording
 from fastpath_tools.simulate import results
@@ -42,7 +35,7 @@ def test_more_shortage_and_fewer_pods_are_said_as_such() -> None:
 
 
 def test_nothing_to_gain() -> None:
-    none = CandidateFigures("none", ReplayFigures(0, 500), ReplayFigures(0, 200))
+    none = verdict.CandidateFigures("none", verdict.ReplayFigures(0, 500), verdict.ReplayFigures(0, 200))
     made = card(WEEK, shown="week")
     made = replace(made, verdict=replace(made.verdict, none=none))
     assert wording.verdict_of(made) == "no forecast acts: without one no pod is missing"
@@ -50,9 +43,9 @@ def test_nothing_to_gain() -> None:
 
 
 def test_the_text_has_a_row_for_each_candidate() -> None:
-    week = replace(WEEK, alternative=Alternative("target 9", 550, 220))
+    week = replace(WEEK, alternative=verdict.Alternative("target 9", 550, 220))
     made = card(candidate("day", reached=None, withheld=0.126), week, TREND, chosen="week")
-    none = replace(NO_FORECAST, whole=ReplayFigures(1000, 500_000, 2000))
+    none = replace(NO_FORECAST, whole=verdict.ReplayFigures(1000, 500_000, 2000))
     made = replace(made, verdict=replace(made.verdict, none=none))
     lines = wording.to_text("web", made, ["PICTURE"]).splitlines()
     assert lines[:3] == [
@@ -119,7 +112,7 @@ def test_the_chart_without_unicode() -> None:
 
 def test_the_chart_of_nothing() -> None:
     assert picture.draw_signs(card(missing="no value of the metrics")) == []
-    unknown = tuple(CardPoint(at) for at in range(AT - DAY, AT + AHEAD, POINT))
+    unknown = tuple(verdict.CardPoint(at) for at in range(AT - DAY, AT + verdict.AHEAD, verdict.POINT))
     assert picture.draw_signs(replace(card(WEEK, chosen="week"), points=unknown)) == []
 
 
