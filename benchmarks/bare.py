@@ -18,11 +18,13 @@ from aiohttp import web
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-async def listen(answer: Answer, port_file: Path, tls: ssl.SSLContext | None = None) -> None:
-    """Serve on loopback until cancelled; write the port into a file, whole or not at all."""
+async def listen(
+    answer: Answer, port_file: Path, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> None:
+    """Serve until cancelled; write the port into a file, whole or not at all."""
     runner = web.ServerRunner(web.Server(answer, access_log=None))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    await web.TCPSite(runner, host, 0, ssl_context=tls).start()
     new = port_file.with_suffix(".new")
     new.write_text(str(runner.addresses[0][1]), encoding="ascii")
     new.replace(port_file)

@@ -34,7 +34,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks import clients_figures, common, documents, reaction
 from benchmarks.clients_figures import CASES, LEAST, MOST, TWINS, Answer, Case, Outcome, Pod, Trial
@@ -180,11 +180,11 @@ class World:
             sent = tasks.create_task(clients.send())
             clients.step = loop.time() + LOW_SECONDS + self._draws.uniform(0, SYNC_SECONDS)
             await asyncio.sleep(clients.step - loop.time())
-            before = _processor_ticks()
+            busy, begun = common.busy_seconds(), loop.time()
             await sent
-            after = _processor_ticks()
+            elapsed = (loop.time() - begun) * (os.cpu_count() or 1)
         self.late += clients.late
-        self.busy.append((after.busy - before.busy) / (after.all - before.all))
+        self.busy.append((common.busy_seconds() - busy) / elapsed)
         return {
             twin: watched.outcome(twin, case.seconds, answers, clients.step)
             for twin, answers in clients.answers.items()
@@ -236,18 +236,6 @@ class World:
             process.kill()
             await process.wait()
         raise RuntimeError(f"the watch of {kind} ended by itself")
-
-
-class _Ticks(NamedTuple):
-    busy: int
-    all: int
-
-
-def _processor_ticks() -> _Ticks:
-    """Return what all processors have done since they started."""
-    user, nice, system, idle, waiting, *others = map(int, Path("/proc/stat").read_text().split()[1:9])
-    busy = user + nice + system + sum(others)
-    return _Ticks(busy, busy + idle + waiting)
 
 
 def _autoscaler(twin: str, case: Case) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from benchmarks import load
 from benchmarks.stage import App, make_apps
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.objects import plain
 
 
 async def main(kubeconfig: Path, apps: int, pods_per_app: int, owner: str, pair: Path | None) -> None:
@@ -37,35 +38,26 @@ async def main(kubeconfig: Path, apps: int, pods_per_app: int, owner: str, pair:
 
 def _pod(app: App, name: str, owner: str) -> dict[str, object]:
     """Return a pod with the metadata that pods of its owner have."""
+    part = "app.kubernetes.io"
     labels = {
         "app": app.name,
-        "app.kubernetes.io/instance": app.name,
-        "app.kubernetes.io/name": "app",
-        "app.kubernetes.io/version": "1.4.2",
+        f"{part}/instance": app.name,
+        f"{part}/name": "app",
+        f"{part}/version": "1.4.2",
     }
     if owner == "StatefulSet":
-        owner_kind, owner_name = "StatefulSet", app.name
+        reference: dict[str, object] = {"kind": "StatefulSet", "name": app.name}
         labels["controller-revision-hash"] = f"{app.name}-7c9f8d6b5"
         labels["statefulset.kubernetes.io/pod-name"] = name
     else:
-        owner_kind, owner_name = "ReplicaSet", f"{app.name}-7c9f8d6b5"
+        reference = {"kind": "ReplicaSet", "name": f"{app.name}-7c9f8d6b5"}
         labels["pod-template-hash"] = "7c9f8d6b5"
-    reference = {
-        "apiVersion": "apps/v1",
-        "blockOwnerDeletion": True,
-        "controller": True,
-        "kind": owner_kind,
-        "name": owner_name,
-        "uid": "6f4b1f9c-5f7e-4a55-9a3c-0d8f2b7f0a11",
-    }
-    metadata = {
-        "name": name,
-        "namespace": app.namespace,
-        "labels": labels,
-        "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
-        "ownerReferences": [reference],
-    }
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}}
+    reference |= {"apiVersion": "apps/v1", "blockOwnerDeletion": True, "controller": True}
+    reference["uid"] = "6f4b1f9c-5f7e-4a55-9a3c-0d8f2b7f0a11"
+    annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"}
+    pod = plain("Pod", name, app.namespace, labels, spec={})
+    pod["metadata"] |= {"annotations": annotations, "ownerReferences": [reference]}
+    return pod
 
 
 if __name__ == "__main__":

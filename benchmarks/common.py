@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,13 +83,7 @@ class Report:
         print(f"\n{self.benchmark}: {', '.join(f'{name} {value}' for name, value in self.settings.items())}")
         print_table(("figure", "measured", "goal", ""), [self._row(name) for name in self.figures])
         judged = {
-            name: {
-                "what": goal.what,
-                "limit": goal.limit,
-                "unit": goal.unit,
-                "at_least": goal.at_least,
-                "reached": goal.reached(self.figures[name]),
-            }
+            name: asdict(goal) | {"reached": goal.reached(self.figures[name])}
             for name, goal in self.goals.items()
         }
         result = {
@@ -217,10 +211,10 @@ def wall() -> float:
     return time.time()  # noqa: TID251 - a benchmark is a program of its own
 
 
-def load_core_seconds() -> float:
-    """Return the busy seconds of the load core, from any program."""
+def busy_seconds(core: int | str = "") -> float:
+    """Return the busy seconds of a core, from any program; without one those of all."""
     text = Path("/proc/stat").read_text(encoding="ascii")
-    (line,) = (line for line in text.splitlines() if line.startswith(f"cpu{LOAD_CORE} "))
+    (line,) = (line for line in text.splitlines() if line.startswith(f"cpu{core} "))
     user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, line.split()[1:])
     return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
 

@@ -121,14 +121,8 @@ def _slow_ramp_up(rng: Generator) -> Points:
     return np.clip(values, 5, 500)
 
 
-_SHAPES: Mapping[str, Callable[[Generator], Points]] = {
-    "smooth": _smooth,
-    "bursty": _bursty,
-    "bimodal": _bimodal,
-    "diurnal_burst": _diurnal_burst,
-    "flash_crowd": _flash_crowd,
-    "slow_ramp_up": _slow_ramp_up,
-}
+_DRAWS = (_smooth, _bursty, _bimodal, _diurnal_burst, _flash_crowd, _slow_ramp_up)
+_SHAPES = {shape.__name__.removeprefix("_"): shape for shape in _DRAWS}
 
 
 # -- the simulator of the paper ------------------------------------------------------------------------------
@@ -288,13 +282,8 @@ def run(name: str) -> Row:
         minutes = load_of(name, seed)
         reactive, plain = replay(minutes, hpa(), None), replay(minutes, mpc_without_forecast, seed)
         lower = replay(minutes, hpa(0.7 * CAPACITY), None)
-        outcomes = (
-            reactive,
-            lower,
-            plain,
-            fast_at(minutes, seed, reactive.cost),
-            fast_at(minutes, seed, plain.cost),
-        )
+        equal = (fast_at(minutes, seed, outcome.cost) for outcome in (reactive, plain))
+        outcomes = (reactive, lower, plain, *equal)
         for column, outcome in zip(columns, outcomes, strict=True):
             column.append(outcome)
     return Row(name, *columns)

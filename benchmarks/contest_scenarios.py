@@ -54,10 +54,11 @@ class Line(NamedTuple):
 
     def share(self, name: str) -> str:
         """Return a sum in per cent of the need."""
-        need = self.figures.mean("needPodSeconds")
-        return _shown(
-            *(100 * value / need for value in (self.figures.mean(name), *self.figures.spread(name)))
+        need, values = (
+            self.figures.mean("needPodSeconds"),
+            (self.figures.mean(name), *self.figures.spread(name)),
         )
+        return _shown(*(100 * value / need for value in values))
 
     def cells(self) -> list[str]:
         shares = [self.share("shortagePodSeconds"), self.share("podSeconds")]

@@ -108,16 +108,11 @@ def measure(name: str, values: Sequence[float], pods: Sequence[int]) -> Planned:
 def planned(values: Sequence[float]) -> list[Planned]:
     """Return what forecasts come to with the notebook's planner: a perfect one, and last values times x."""
     last = [values[0], *values[:-1]]
-    return [
-        measure("perfect forecast", values, plan(values)),
-        measure("last minute's value", values, plan(last)),
-        *(
-            measure(f"last minute's value times {x}", values, plan([x * value for value in last]))
-            for x in (1.05, 1.10)
-        ),
-        measure("the notebook's own HPA", values, plan_hpa(values)),
-        PUBLISHED,
-    ]
+    plans = {"perfect forecast": plan(values), "last minute's value": plan(last)}
+    for x in (1.05, 1.10):
+        plans[f"last minute's value times {x}"] = plan([x * value for value in last])
+    plans["the notebook's own HPA"] = plan_hpa(values)
+    return [*(measure(name, values, pods) for name, pods in plans.items()), PUBLISHED]
 
 
 # -- the table of Imdoukh, Ahmad and Alfailakawi -------------------------------------------------------------

@@ -177,8 +177,7 @@ def _figures(audit: Audit, workloads: Sequence[Workload], needed: int) -> dict[s
     for kind in KINDS:
         mine = [each for each in workloads if each.kind == kind]
         for prefix, least in (("", 0), ("all_", needed)):
-            found = [reaction.seconds_to(audit, each, least) for each in mine]
-            times = [seconds for seconds in found if seconds is not None]
+            times = reaction.all_seconds_to(audit, mine, least)
             figures[f"{kind}_{prefix}unwritten"] = len(mine) - len(times)
             if times:
                 figures[f"{kind}_{prefix}p50_seconds"] = statistics.median(times)
@@ -187,9 +186,7 @@ def _figures(audit: Audit, workloads: Sequence[Workload], needed: int) -> dict[s
         figures[f"{kind}_calm_raises"] = sum(
             write.after > write.before and write.time < each.step for each, found in writes for write in found
         )
-        figures[f"{kind}_above_needed"] = sum(
-            any(write.after > needed for write in found) for _, found in writes
-        )
+        figures[f"{kind}_above_needed"] = reaction.count_above(audit, mine, needed)
         figures[f"{kind}_lowered"] = sum(write.after < write.before for _, found in writes for write in found)
     boosted = [each for each in workloads if each.kind == "boosted"]
     return figures | {

@@ -40,15 +40,10 @@ class Cluster:
                 self._flood.set()
                 return web.Response()
             case "/api" | "/apis" as path:
-                verbs = ["get", "list", "watch"]
+                verbs = {"verbs": ["get", "list", "watch"]}
                 kinds = {"Pod": "Namespaced", "Node": "Cluster", "Namespace": "Cluster"}
                 listed = [
-                    {
-                        "resource": f"{kind.lower()}s",
-                        "responseKind": {"kind": kind},
-                        "scope": scope,
-                        "verbs": verbs,
-                    }
+                    {"resource": f"{kind.lower()}s", "responseKind": {"kind": kind}, "scope": scope} | verbs
                     for kind, scope in kinds.items()
                 ]
                 core = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": listed}]}
@@ -60,12 +55,10 @@ class Cluster:
         if request.method == "POST":  # a review
             asked = await request.json()
             user = {"username": "benchmark", "groups": ["system:authenticated"]}
-            return web.json_response(
-                asked | {"status": {"allowed": True, "authenticated": True, "user": user}}, status=201
-            )
-        return web.json_response(
-            {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, status=404
-        )
+            status = {"allowed": True, "authenticated": True, "user": user}
+            return web.json_response(asked | {"status": status}, status=201)
+        failure = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+        return web.json_response(failure, status=404)
 
     async def _send_pods(self, request: web.BaseRequest) -> web.StreamResponse:
         response = await bare.begin(request)
@@ -83,13 +76,9 @@ class Cluster:
         for app in self._apps:
             labels = {"app": app.name, "version": version, "pod-template-hash": "7c9f8d6b5"}
             for name in app.pods:
-                metadata = {
-                    "name": name,
-                    "namespace": app.namespace,
-                    "labels": labels,
-                    "resourceVersion": "1000",
-                }
-                yield json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": metadata}).encode()
+                metadata = {"name": name, "namespace": app.namespace, "labels": labels}
+                pod = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata | {"resourceVersion": "1000"}}
+                yield json.dumps(pod).encode()
 
 
 class Prometheus:
@@ -134,12 +123,11 @@ def _sample(pod: str, namespace: str, time: float) -> bytes:
     return f'{{"metric":{{"namespace":"{namespace}","pod":"{pod}"}},"value":[{time:.3f},"1"]}}'.encode()
 
 
-async def main(port_file: Path, which: str, apps: list[App], size: int) -> None:
-    server = Cluster(apps, size) if which == "cluster" else Prometheus(apps, size)
-    await bare.listen(server.answer, port_file)
+async def main(port_file: str, which: str, *sizes: str) -> None:
+    count, pods, size = map(int, sizes)
+    server = (Cluster if which == "cluster" else Prometheus)(make_apps(count, pods), size)
+    await bare.listen(server.answer, Path(port_file))
 
 
 if __name__ == "__main__":
-    uvloop.run(
-        main(Path(sys.argv[1]), sys.argv[2], make_apps(int(sys.argv[3]), int(sys.argv[4])), int(sys.argv[5]))
-    )
+    uvloop.run(main(*sys.argv[1:]))

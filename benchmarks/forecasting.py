@@ -10,18 +10,15 @@ machine gives valid figures too.
 
 import asyncio
 import gc
-import http.server
-import json
 import math
 import os
 import statistics
-import threading
 import time
-import urllib.parse
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
+from aiohttp import web
 
 from adapter.autoscaler.controller.registry import Controller
 from adapter.autoscaler.forecasts.book import ForecastBook
@@ -42,7 +39,9 @@ from benchmarks import common, documents, tick
 from benchmarks.common import Goal, Report
 from benchmarks.stage import memory_of, processor_seconds
 from fastpath_forecast.worker import MOST_SAMPLES
+from fastpath_sandbox.listener import Listener
 from tests.support.controller import HandClock, NoForecasts
+from tests.support.waiting import running
 
 _METRIC = documents.pods_metric("requests_per_second", "20")
 _QUERIES = (HistoryQuery("requests_per_second", "sum(requests)"),)
@@ -61,20 +60,18 @@ def main() -> None:
     )
     os.sched_setaffinity(0, {common.SERVER_CORE})
     count = int(sizes.autoscalers)
+    all_of = f"{count:,} autoscalers"
     goals = {
         "round_ratio": Goal(
-            f"a round of {count:,} autoscalers with the floors of forecasts, by one without: cpu", 1.03, ""
+            f"a round of {all_of} with the floors of forecasts, by one without: cpu", 1.03, ""
         ),
-        "step_seconds": Goal(
-            f"the floors of {count:,} autoscalers with a forecast, each minute: cpu", 0.1, "s"
-        ),
+        "step_seconds": Goal(f"the floors of {all_of} with a forecast, each minute: cpu", 0.1, "s"),
         "step_longest_seconds": Goal(
-            f"the longest time that other tasks wait meanwhile, with {count:,} autoscalers", 0.02, "s"
+            f"the longest time that other tasks wait meanwhile, with {all_of}", 0.02, "s"
         ),
     }
-    goals["largest_job_mib"] = Goal(
-        "the process of forecasts with the largest job: memory", MEMORY_BYTES / 1024 / 1024, "MiB"
-    )
+    largest = "the process of forecasts with the largest job: memory"
+    goals["largest_job_mib"] = Goal(largest, MEMORY_BYTES / 1024 / 1024, "MiB")
     report = Report("forecasting", vars(sizes), goals)
     report.add(**asyncio.run(_rounds(count, int(sizes.pods), int(sizes.rounds), int(sizes.minutes))))
     report.add(**asyncio.run(_jobs(int(sizes.jobs), int(sizes.days))))
@@ -188,61 +185,35 @@ def _has_floor(controller: Controller, key: Key) -> bool:
     return state is not None and state.bounds.now.forecast > 0
 
 
-class _waiting:  # noqa: N801 - a context manager
-    """Notes how long a task waits for each of its turns."""
+@asynccontextmanager
+async def _waiting() -> AsyncIterator[list[float]]:
+    """Note how long a task waits for each of its turns."""
+    waits: list[float] = []
 
-    async def __aenter__(self) -> list[float]:
-        self._waits: list[float] = []
-        self._task = asyncio.create_task(self._wait())
-        await asyncio.sleep(0)
-        return self._waits
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-    async def _wait(self) -> None:
+    async def wait() -> None:
         while True:
             start = time.perf_counter()
             await asyncio.sleep(0)
-            self._waits.append(time.perf_counter() - start)
+            waits.append(time.perf_counter() - start)
+
+    async with running(wait()):
+        await asyncio.sleep(0)
+        yield waits
 
 
 # -- the process ---------------------------------------------------------------------------------------------
 
 
-class _Prometheus(http.server.BaseHTTPRequestHandler):
-    """Answers a range query with a daily wave, a value each five minutes."""
-
-    def do_GET(self) -> None:
-        asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
-        times = range(int(float(asked["start"])), int(float(asked["end"])) + 1, STEP)
-        values = [[at, f"{_wave(at // 300 * 300):.3f}"] for at in times]
-        data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
-        body = json.dumps({"status": "success", "data": data}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Log no request."""
+async def _answer(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer a range query as Prometheus, with a daily wave, a value each five minutes."""
+    start, end = (int(float(request.query[name])) for name in ("start", "end"))
+    values = [[at, f"{_wave(at // 300 * 300):.3f}"] for at in range(start, end + 1, STEP)]
+    data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
+    return web.json_response({"status": "success", "data": data})
 
 
 def _wave(at: int) -> float:
     return 20 * (20 - 12 * math.cos(at * 2 * math.pi / DAY) + 0.3 * math.sin(at * 7.3))
-
-
-@contextmanager
-def _prometheus() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @asynccontextmanager
@@ -250,8 +221,9 @@ async def _forecasts(cpu_seconds: float = CPU_SECONDS) -> AsyncIterator[Forecast
     """Run the process of forecasts, which gets its history over HTTP."""
     clock = HandClock()
     problems = ProblemLog(Monitoring(), clock)
-    with _prometheus() as url:
-        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
+    async with Listener(_answer, "127.0.0.1", 0) as prometheus:
+        options = PrometheusOptions(prometheus_url=prometheus.url)
+        origin = await connection.open_connection(options, clock, problems)
         service = ForecastService(origin, problems, cpu_seconds)
         yield service
         await service.close()

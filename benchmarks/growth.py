@@ -13,7 +13,6 @@ import asyncio
 import gc
 import json
 import math
-import re
 import statistics
 import subprocess
 import sys
@@ -44,7 +43,6 @@ _CONNECTIONS = 8
 _METRIC = "http_requests_total"
 _SERVED = "http_requests_per_second"
 _STALE_SECONDS = 1.2  # a value is kept for one
-_PATIENCE_SECONDS = 120.0
 _CHUNK = 64 * 1024
 _UNSURE = 0.01  # of what is fixed: how exactly it is known
 
@@ -114,23 +112,29 @@ def least(measure: Callable[[], Cost], runs: int) -> Cost:
     return Cost(min(cost.cpu_seconds for cost in found), min(memories, default=None))
 
 
+def measure_all(smallest: int, runs: int, measure: Callable[[int], Cost], *, fixed: bool = False) -> Growth:
+    """Return the least costs of each size, and if there is a `fixed` cost that of size 1."""
+    growth = Growth(sizes_from(smallest))
+    if fixed:
+        growth.fixed = least(partial(measure, 1), runs)
+    growth.costs |= {size: least(partial(measure, size), runs) for size in growth.sizes}
+    return growth
+
+
 def requests(smallest: int, runs: int) -> Growth:
     """Warm requests of 50 autoscalers over 8 connections."""
-    growth = Growth(sizes_from(smallest))
     apps = make_apps(50, 10)
     with Stage() as stage:
         adapter = _serve(stage, apps, 10)
         asked = [path_of(app, _SERVED) for app in apps]
         uvloop.run(_ask(stage, adapter, asked, len(asked)))
-        for size in growth.sizes:
-            growth.costs[size] = least(partial(_cost_of, stage, adapter, asked, size), runs)
-    return growth
+        return measure_all(smallest, runs, partial(_cost_of, stage, adapter, asked))
 
 
 def autoscalers(smallest: int, runs: int) -> Growth:
     """Autoscalers of five pods with one request each for expired values."""
-    growth = Growth(sizes_from(smallest))
-    apps = make_apps(growth.sizes[-1], 5)
+    most = sizes_from(smallest)[-1]
+    apps = make_apps(most, 5)
     with Stage() as stage:
         adapter = _serve(stage, apps, 5)
 
@@ -138,15 +142,12 @@ def autoscalers(smallest: int, runs: int) -> Growth:
             time.sleep(_STALE_SECONDS)
             return _cost_of(stage, adapter, [path_of(app, _SERVED) for app in apps[:count]], count)
 
-        period(growth.sizes[-1])
-        for size in growth.sizes:
-            growth.costs[size] = least(partial(period, size), runs)
-    return growth
+        period(most)
+        return measure_all(smallest, runs, period)
 
 
 def ticks(smallest: int, runs: int) -> Growth:
     """Autoscalers of five pods in one tick of the scaler, and the memory of their process."""
-    growth = Growth(sizes_from(smallest))
 
     def tick(count: int) -> Cost:
         command = [sys.executable, "-m", "benchmarks.tick", "--autoscalers", str(count), "--pods", "5"]
@@ -156,28 +157,24 @@ def ticks(smallest: int, runs: int) -> Growth:
         found = json.loads(done.stdout.splitlines()[-1])["figures"]
         return Cost(found["tick_steady_seconds"], found["peak_memory_mib"])
 
+    growth = measure_all(smallest, runs, tick)
     growth.fixed = Cost(0.0, tick(1).memory_mib)
-    for size in growth.sizes:
-        growth.costs[size] = least(partial(tick, size), runs)
     return growth
 
 
 def pods(smallest: int, runs: int) -> Growth:
-    growth = Growth(sizes_from(smallest))
-    for size in (1, *growth.sizes):
+    def watch(count: int) -> Cost:
         with Stage() as stage:
-            kubeconfig = yaml.safe_load(
-                stage.start_cluster(-(-size // 10), min(size, 10)).read_text(encoding="utf-8")
-            )
-            url = kubeconfig["clusters"][0]["cluster"]["server"]
-            _note(growth, size, least(partial(_part, "pods", url, size), runs))
-    return growth
+            kubeconfig = stage.start_cluster(-(-count // 10), min(count, 10)).read_text(encoding="utf-8")
+            url = yaml.safe_load(kubeconfig)["clusters"][0]["cluster"]["server"]
+            return least(partial(_part, "pods", url, count), runs)
+
+    return measure_all(smallest, 1, watch, fixed=True)
 
 
 def rules_in_force(smallest: int, runs: int) -> Growth:
     """Rules that are read, compiled and discovered at the start, each with a series list of its own."""
-    growth = Growth(sizes_from(smallest))
-    metrics = [f"component_{number}_requests_total" for number in range(growth.sizes[-1])]
+    metrics = [f"component_{number}_requests_total" for number in range(sizes_from(smallest)[-1])]
     with Stage() as stage:
         prometheus = stage.start_prometheus(make_apps(len(metrics), 2, metrics))
         kubeconfig = stage.start_cluster(1, 2)
@@ -185,32 +182,29 @@ def rules_in_force(smallest: int, runs: int) -> Growth:
         def start(count: int) -> Cost:
             return _started(stage, stage.start_adapter(kubeconfig, prometheus.url, rules(metrics[:count])))
 
-        for size in (1, *growth.sizes):
-            _note(growth, size, least(partial(start, size), runs))
-    return growth
+        return measure_all(smallest, runs, start, fixed=True)
 
 
 def series(smallest: int, runs: int) -> Growth:
     """Series of a hundred names; memory is that of the discovery worker."""
-    growth = Growth(sizes_from(smallest))
-    for size in (1, *growth.sizes):
+
+    def discover(count: int) -> Cost:
         with Stage() as stage:
-            url = stage.start_server("long_list", size, min(size, 100))
-            _note(growth, size, least(partial(_part, "series", url, size), runs))
-    return growth
+            url = stage.start_server("long_list", count, min(count, 100))
+            return least(partial(_part, "series", url, count), runs)
+
+    return measure_all(smallest, 1, discover, fixed=True)
 
 
 def swept(smallest: int, runs: int) -> Growth:
     """Series in one decoded response."""
-    growth = Growth(sizes_from(smallest))
 
     def decode(count: int) -> Cost:
         labels = '{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}}'
         element = '{{"metric":' + labels + ',"value":[1790000000.123,"{0}.25"]}}'
         body = ",".join(element.format(number) for number in range(count))
-        chunks = _chunks(
-            f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode()
-        )
+        whole = f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode()
+        chunks = [whole[start : start + _CHUNK] for start in range(0, len(whole), _CHUNK)]
         gc.collect()
         begun = time.process_time()
         decoder = ResponseDecoder()
@@ -223,9 +217,7 @@ def swept(smallest: int, runs: int) -> Growth:
         assert len(answer.samples) == count
         return Cost(took)
 
-    for size in growth.sizes:
-        growth.costs[size] = least(partial(decode, size), runs)
-    return growth
+    return measure_all(smallest, runs, decode)
 
 
 CASES: dict[str, Callable[[int, int], Growth]] = {
@@ -237,13 +229,6 @@ CASES: dict[str, Callable[[int, int], Growth]] = {
     "series": series,
     "swept": swept,
 }
-
-
-def _note(growth: Growth, size: int, cost: Cost) -> None:
-    if size == 1:
-        growth.fixed = cost
-    else:
-        growth.costs[size] = cost
 
 
 def _part(name: str, url: str, count: int) -> Cost:
@@ -261,17 +246,9 @@ def _serve(stage: Stage, apps: Sequence[App], pods_per_app: int) -> Adapter:
 
 def _started(stage: Stage, adapter: Adapter) -> Cost:
     """Return the cost of a start up to the first discovery."""
-    deadline = time.perf_counter() + _PATIENCE_SECONDS
-    while not _own_metric(stage, adapter, "fastpath_discovery_last_success_timestamp_seconds"):
-        if time.perf_counter() > deadline:
-            sys.exit("the series were never discovered")
-        time.sleep(0.05)
+    name = "fastpath_discovery_last_success_timestamp_seconds"
+    asyncio.run(load.wait_for(lambda: stage.metric(adapter.port, name), "the series"))
     return Cost(processor_seconds(adapter.pid), adapter.memory())
-
-
-def _own_metric(stage: Stage, adapter: Adapter, name: str) -> float:
-    found = re.search(rf"^{name} (\S+)$", stage.fetch(adapter.port, "/metrics")[1].decode(), re.MULTILINE)
-    return float(found[1]) if found else 0.0
 
 
 def _cost_of(stage: Stage, adapter: Adapter, paths: Sequence[str], count: int) -> Cost:
@@ -296,10 +273,6 @@ async def _ask(stage: Stage, adapter: Adapter, paths: Sequence[str], count: int)
     async with asyncio.TaskGroup() as group:
         for _ in range(_CONNECTIONS):
             group.create_task(caller())
-
-
-def _chunks(body: bytes) -> list[bytes]:
-    return [body[start : start + _CHUNK] for start in range(0, len(body), _CHUNK)]
 
 
 def main() -> None:

@@ -114,10 +114,9 @@ def compare(pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) ->
 
 def _run_both(there: Tree, name: str, arguments: str, turn: int) -> tuple[dict[str, float], dict[str, float]]:
     """Return the figures of old and new; each is first in every other round."""
-    if turn % 2:
-        new = _figures(HERE, name, arguments)
-        return _figures(there, name, arguments), new
-    return _figures(there, name, arguments), _figures(HERE, name, arguments)
+    trees = (HERE, there) if turn % 2 else (there, HERE)
+    found = {tree: _figures(tree, name, arguments) for tree in trees}
+    return found[there], found[HERE]
 
 
 def _figures(tree: Tree, name: str, arguments: str) -> dict[str, float]:

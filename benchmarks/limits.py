@@ -13,7 +13,6 @@ read from `/metrics`.
 
 import asyncio
 import itertools
-import re
 import sys
 import time
 import urllib.request
@@ -31,26 +30,24 @@ from benchmarks.stage import Adapter, App, Stage, make_apps
 
 _CONNECTIONS = 16
 _LONG = 3000  # bytes of a selector; what is longer than 4 KiB is remembered nowhere
-_PROBE_SECONDS = 0.02
-_LONGEST_SECONDS = 60.0
 _METRIC = "http_requests_total"
 
 
 class Meter:
     """The cost of one adapter during a case, and its self-metrics."""
 
-    def __init__(self, stage: Stage, adapter: Adapter, innocents: Callable[[], SteadyCallers]) -> None:
+    def __init__(self, stage: Stage, adapter: Adapter, metric: str, apps: Sequence[App], rate: float) -> None:
+        """Others ask for the metric of the apps at this rate."""
         self.stage = stage
         self.adapter = adapter
-        self._innocents = innocents
+        requests = [load.render(path_of(app, metric)) for app in apps]
+        self._others = adapter.port, stage.tls, requests, len(apps[0].pods), rate
 
     def read(self, name: str, **labels: str) -> float:
-        status, text = self.stage.fetch(self.adapter.port, "/metrics")
-        within = "".join(rf'(?=[^}}]*\b{label}="{value}")' for label, value in labels.items())
-        found = re.search(rf"^{name}(?:\{{{within}[^}}]*\}})? (\S+)$", text.decode(), re.MULTILINE)
-        if status != 200 or found is None:
-            sys.exit(f"HTTP status {status}, no {name} with {labels}")
-        return float(found[1])
+        found = self.stage.metric(self.adapter.port, name, **labels)
+        if found is None:
+            sys.exit(f"no {name} with {labels}")
+        return found
 
     def _held(self) -> float:
         """Return how often a timer of the event loop was more than 50 ms late."""
@@ -59,7 +56,7 @@ class Meter:
 
     async def take(self, case: str, work: Callable[[], Awaitable[Mapping[str, float]]]) -> dict[str, float]:
         """Return the figures of a case, those of `work` included."""
-        innocents = self._innocents()
+        innocents = SteadyCallers(*self._others)
         asking = asyncio.create_task(innocents.run())
         held = await asyncio.to_thread(self._held)
         await asyncio.to_thread(_forget_peak, self.adapter.pid)
@@ -145,10 +142,7 @@ def measure_callers(sizes: Namespace) -> dict[str, float]:
         prometheus = stage.start_prometheus(apps)
         cluster = stage.start_cluster(sizes.apps, sizes.pods, tls=True)
         adapter = stage.start_adapter(cluster, prometheus.url, rules(_METRIC), pod=True)
-        requests = [load.render(path_of(app, _METRIC)) for app in apps]
-        meter = Meter(
-            stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, sizes.rate)
-        )
+        meter = Meter(stage, adapter, _METRIC, apps, sizes.rate)
         for case in ("selectors", "names", "metrics"):
             abuse = partial(ask_endlessly, meter, endless(case, apps), sizes.seconds)
             figures |= uvloop.run(meter.take(case, abuse))
@@ -167,27 +161,18 @@ def measure_sweep(sizes: Namespace) -> dict[str, float]:
         url = stage.start_server("flood", "prometheus", sizes.apps, sizes.pods, sizes.series)
         cluster = stage.start_cluster(sizes.apps, sizes.pods, tls=True)
         adapter = stage.start_adapter(cluster, url, rules(flood.METRIC), pod=True)
-        requests = [load.render(path_of(app, flood.METRIC)) for app in apps]
         # fast enough for all to be asked for within a second: else nothing is swept
-        rate = max(sizes.rate, 2.0 * sizes.apps)
-        meter = Meter(
-            stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, rate)
-        )
+        meter = Meter(stage, adapter, flood.METRIC, apps, max(sizes.rate, 2.0 * sizes.apps))
+        queries = "fastpath_prometheus_queries_total"
 
         async def work() -> dict[str, float]:
-            await _until(
-                lambda: meter.read("fastpath_prometheus_queries_total", type="sweep", outcome="success") > 0
-            )
+            await load.wait_for(lambda: meter.read(queries, type="sweep", outcome="success") > 0, "a sweep")
             await asyncio.to_thread(_tell, url)
-            await _until(
-                lambda: meter.read("fastpath_prometheus_queries_total", type="sweep", outcome="size") > 0
-            )
+            await load.wait_for(lambda: meter.read(queries, type="sweep", outcome="size") > 0, "its end")
             await asyncio.sleep(sizes.seconds / 2)
             return {}
 
-        figures = uvloop.run(meter.take("sweep", work))
-        queries = "fastpath_prometheus_queries_total"
-        return figures | {
+        return uvloop.run(meter.take("sweep", work)) | {
             "sweep_broken_off": meter.read(queries, type="sweep", outcome="size"),
             "sweep_merged_queries": meter.read(queries, type="merged", outcome="success"),
         }
@@ -202,10 +187,7 @@ def measure_changes(sizes: Namespace) -> dict[str, float]:
         kubeconfig.write_text(_KUBECONFIG.format(url=cluster), encoding="utf-8")
         prometheus = stage.start_server("flood", "prometheus", count, sizes.pods, 0)
         adapter = stage.start_adapter(kubeconfig, prometheus, rules(flood.METRIC))
-        requests = [load.render(path_of(app, flood.METRIC)) for app in apps[: sizes.apps]]
-        meter = Meter(
-            stage, adapter, lambda: SteadyCallers(adapter.port, stage.tls, requests, sizes.pods, sizes.rate)
-        )
+        meter = Meter(stage, adapter, flood.METRIC, apps[: sizes.apps], sizes.rate)
 
         def seen() -> float:
             return meter.read("fastpath_informer_events_total", resource="pods")
@@ -214,11 +196,10 @@ def measure_changes(sizes: Namespace) -> dict[str, float]:
             before = await asyncio.to_thread(seen)
             await asyncio.to_thread(_tell, cluster)
             begun = time.perf_counter()
-            await _until(lambda: seen() - before >= sizes.changes)
+            await load.wait_for(lambda: seen() - before >= sizes.changes, "the changes")
             took = time.perf_counter() - begun
-            last = path_of(
-                apps[(sizes.changes - 1) // sizes.pods], flood.METRIC, selector="%2Cversion%3D1.4.3"
-            )
+            changed = apps[(sizes.changes - 1) // sizes.pods]
+            last = path_of(changed, flood.METRIC, selector="%2Cversion%3D1.4.3")
             status, body = await asyncio.to_thread(stage.fetch, adapter.port, last)
             if status != 200 or body.count(b'"describedObject"') != (sizes.changes - 1) % sizes.pods + 1:
                 sys.exit(f"the index is not right after the changes: HTTP status {status}")
@@ -240,14 +221,6 @@ contexts: [{{name: flood, context: {{cluster: flood, user: flood}}}}]
 def _forget_peak(process: int) -> None:
     """Reset the peak of a process' memory."""
     Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.perf_counter() + _LONGEST_SECONDS
-    while not await asyncio.to_thread(condition):
-        if time.perf_counter() > deadline:
-            sys.exit(f"the expected state was not reached within {_LONGEST_SECONDS:g} s")
-        await asyncio.sleep(_PROBE_SECONDS)
 
 
 def _tell(url: str) -> None:

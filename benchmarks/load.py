@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self, cast
 
@@ -37,6 +37,7 @@ HEADERS = {
 
 _CHUNK = 256 * 1024
 _FRESH_EVERY = 10
+_PATIENCE_SECONDS = 120.0
 _STEADY_CONNECTIONS = 8
 _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 
@@ -149,6 +150,16 @@ def render(path: str, headers: Mapping[str, str] = HEADERS) -> bytes:
 def make_fresh(path: str, word: str) -> str:
     """Return a path with a new selector that selects the same; requests.lua does the same."""
     return f"{path}%2Cprobe%21%3D{word}"
+
+
+async def wait_for(condition: Callable[[], object], what: str) -> None:
+    """Wait until `condition`, which may block, holds; TimeoutError names `what`."""
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - another process sets no event
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise TimeoutError(f"waited {_PATIENCE_SECONDS:g} s in vain for {what}") from None
 
 
 class SteadyCallers:

@@ -20,8 +20,9 @@ A name that the results do not have is an error, and no page is written.
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import clients_figures, common, peer, profiles, suite
 from benchmarks.suite import Entry
@@ -130,32 +131,30 @@ def _behind(results: Mapping[str, Entry]) -> str:
 
 def _goals(results: Mapping[str, Entry]) -> str:
     """Return all goals. Goals with the same description also show the name of the figure."""
-    goals = [
-        (name, figure, goal) for name in _names(results) for figure, goal in results[name]["goals"].items()
-    ]
-    times = Counter(goal["what"] for _, _, goal in goals)
-    rows = []
-    for name, figure, goal in goals:
-        what = goal["what"] if times[goal["what"]] == 1 else f"{goal['what']} (`{name} {figure}`)"
-        limit = common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"])
-        rows.append(
-            (what, limit, _show(results[name], figure), "reached" if goal["reached"] else "**missed**")
+    goals = list(_each_goal(results))
+    times = Counter(goal["what"] for _, goal, _ in goals)
+    rows = [
+        (
+            goal["what"] if times[goal["what"]] == 1 else f"{goal['what']} (`{name}`)",
+            *cells,
+            "reached" if goal["reached"] else "**missed**",
         )
+        for name, goal, cells in goals
+    ]
     return _table(("what", "goal", "measured", ""), rows)
+
+
+def _each_goal(results: Mapping[str, Entry]) -> Iterator[tuple[str, Any, tuple[str, str]]]:
+    """Yield benchmark and figure, the goal, and the cells with its limit and what was measured."""
+    for name in _names(results):
+        for figure, goal in results[name]["goals"].items():
+            limit = common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"])
+            yield f"{name} {figure}", goal, (limit, _show(results[name], figure))
 
 
 def _missed(results: Mapping[str, Entry]) -> str:
     """Return the goals that are not reached."""
-    rows = [
-        (
-            goal["what"],
-            common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"]),
-            _show(results[name], figure),
-        )
-        for name in _names(results)
-        for figure, goal in results[name]["goals"].items()
-        if not goal["reached"]
-    ]
+    rows = [(goal["what"], *cells) for _, goal, cells in _each_goal(results) if not goal["reached"]]
     return _table(("missed goal", "goal", "measured"), rows) if rows else "None: all goals are reached."
 
 

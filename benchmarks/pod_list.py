@@ -28,10 +28,8 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
     """Return a pod of an app; its address and age follow from `number`, its place among all pods."""
     labels = {"app": app.name, "app.kubernetes.io/instance": app.name, "app.kubernetes.io/version": "1.4.2"}
     if owner == "StatefulSet":
-        labels |= {
-            "controller-revision-hash": f"{app.name}-7c9f8d6b5",
-            "statefulset.kubernetes.io/pod-name": name,
-        }
+        labels["controller-revision-hash"] = f"{app.name}-7c9f8d6b5"
+        labels["statefulset.kubernetes.io/pod-name"] = name
     else:
         labels["pod-template-hash"] = "7c9f8d6b5"
     minutes, second = divmod(number * 7 % 2_500_000, 60)
@@ -41,17 +39,12 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
     keys: dict[str, Any] = {
         f'k:{{"type":"{kind}"}}': {".": {}, "f:lastTransitionTime": {}, "f:status": {}} for kind in "ABCDEF"
     }
+    fields = {"fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:conditions": keys}}}
     managed = [
-        {
-            "manager": manager,
-            "operation": "Update",
-            "apiVersion": "v1",
-            "time": time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:status": {"f:conditions": keys}},
-        }
+        {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time} | fields
         for manager in ("kube-controller-manager", "kubelet")
     ]
+    token = {"name": f"kube-api-access-{number:05}"}
     container = {
         "name": app.name,
         "image": f"registry.example.com/team/{app.name}@sha256:{number % 7:064}",
@@ -61,9 +54,7 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             {"name": "metrics", "containerPort": 9090},
         ],
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
-        "volumeMounts": [
-            {"name": f"kube-api-access-{number:05}", "mountPath": "/var/run/secrets", "readOnly": True}
-        ],
+        "volumeMounts": [token | {"mountPath": "/var/run/secrets", "readOnly": True}],
         "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
     }
     conditions = [
@@ -72,6 +63,8 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
     ]
     conditions.append({"type": "Ready", "status": str(ready), "lastTransitionTime": time})
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    owned = {"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}
+    ran = {"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}
     return {
         "metadata": {
             "name": name,
@@ -81,20 +74,13 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             "resourceVersion": str(1000 + number + (not ready) * 1_000_000),
             "creationTimestamp": time,
             "labels": labels,
-            "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}
-            ],
+            "ownerReferences": [owned],
             "managedFields": managed,
         },
         "spec": {
             "containers": [container],
             "nodeName": f"node-{number % 1000}",
-            "volumes": [
-                {
-                    "name": f"kube-api-access-{number:05}",
-                    "projected": {"sources": [{"serviceAccountToken": {}}]},
-                }
-            ],
+            "volumes": [token | {"projected": {"sources": [{"serviceAccountToken": {}}]}}],
             "tolerations": [
                 {"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"} for key in ("not-ready", "gone")
             ],
@@ -106,9 +92,7 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             "podIP": address,
             "podIPs": [{"ip": address}],
             "startTime": time,
-            "containerStatuses": [
-                {"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}
-            ],
+            "containerStatuses": [ran],
         },
     }
 

@@ -6,6 +6,7 @@ called it; what the event loop does in C counts as the loop. Needs py-spy (requi
 permission to trace processes. `memory` has the allocations of Python as tracemalloc sees them.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -14,13 +15,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import common, memory
+from benchmarks import common, load, memory
 from benchmarks.common import ROOT, describe_commit, describe_machine
 from benchmarks.stage import Stage
 
@@ -35,7 +35,6 @@ _LIBRARY = frozenset(
     {"asyncio", "collections", "concurrent", "json", "logging", "urllib", "http", "email", "re"}
 )
 _PARTS = 8
-_PATIENCE_SECONDS = 60
 MIB = 1024 * 1024
 _NAME_WIDTH = 84
 _IMPORTING = re.compile(r"_find_and_load|_load_unlocked|exec_module|<frozen importlib")
@@ -108,9 +107,7 @@ def count(stacks: Iterable[str], profile: Profile) -> tuple[Counter[str], Counte
         found = [frame for frame in frames if frame.startswith("process ")]
         if not re.search(profile.measured, (found or [process])[-1]) or not calls or _IMPORTING.search(text):
             continue
-        if _WAITING.search(calls[-1]):
-            continue
-        if not re.search(profile.within, text):
+        if _WAITING.search(calls[-1]) or not re.search(profile.within, text):
             continue
         alone[calls[-1]] += int(samples)
         for call in set(calls):
@@ -178,28 +175,16 @@ def render_memory() -> str:
         memory.ask(stage, adapter, apps)
         traces = stage.directory / "serviceaccount" / "traces"
         os.kill(adapter.pid, signal.SIGUSR1)
-        until = time.perf_counter() + _PATIENCE_SECONDS
-        while not traces.exists():
-            if time.perf_counter() > until:
-                raise ProfileError("the traces were not written")
-            time.sleep(0.1)
+        asyncio.run(load.wait_for(traces.exists, "the traces"))
         sizes: dict[str, int] = json.loads(traces.read_text(encoding="utf-8"))
     parts: Counter[str] = Counter()
     for file, size in sizes.items():
         parts["code of modules" if "importlib" in file else find_part(_short(f"f ({file}:1)"))] += size
     outside = resident - parts.total() / MIB
     parts["interpreter, libraries in C, buffers"] = round(outside * MIB)
-    return "\n".join(
-        [
-            *_head(
-                _MEMORY,
-                f"memory with {_MEMORY_PODS:,} pods: {resident:.0f} MiB resident, allocations by tracemalloc",
-            ),
-            "",
-            *(f"{size / MIB:7.1f} MiB   {part}" for part, size in parts.most_common(_ROWS)),
-            "",
-        ]
-    )
+    about = f"memory with {_MEMORY_PODS:,} pods: {resident:.0f} MiB resident, allocations by tracemalloc"
+    rows = (f"{size / MIB:7.1f} MiB   {part}" for part, size in parts.most_common(_ROWS))
+    return "\n".join([*_head(_MEMORY, about), "", *rows, ""])
 
 
 class KeptProfile(NamedTuple):
@@ -232,7 +217,7 @@ def main(names: Sequence[str]) -> None:
     for name in names or known:
         try:
             text = render_memory() if name == _MEMORY else _profile(name)
-        except ProfileError as error:
+        except (ProfileError, TimeoutError) as error:
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             failed.append(name)
             continue

@@ -126,18 +126,26 @@ def _figures(audit: Audit, workloads: Sequence[Workload], pods: int, log: Path) 
     for case in CASES:
         mine = [each for each in workloads if each.case == case]
         for prefix, least in (("", 0), ("all_", needed)):
-            found = [seconds_to(audit, each, least) for each in mine]
-            times = [each for each in found if each is not None]
-            unwritten += len(found) - len(times)
+            times = all_seconds_to(audit, mine, least)
+            unwritten += len(mine) - len(times)
             if not times:
                 sys.exit(f"no workload of the case {case} was scaled; the scaler says:\n{log.read_text()}")
             figures[f"{case}_{prefix}p50_seconds"] = statistics.median(times)
             figures[f"{case}_{prefix}mean_seconds"] = statistics.fmean(times)
             figures[f"{case}_{prefix}max_seconds"] = max(times)
-        above = sum(any(write.after > needed for write in audit.of(each.name)) for each in mine)
-        figures[f"{case}_above_needed"] = above
+        figures[f"{case}_above_needed"] = count_above(audit, mine, needed)
     figures["unwritten"] = unwritten
     return figures
+
+
+def all_seconds_to(audit: Audit, workloads: Iterable[Any], least: int) -> list[float]:
+    """Return `seconds_to` of the workloads that were raised."""
+    found = (seconds_to(audit, each, least) for each in workloads)
+    return [each for each in found if each is not None]
+
+
+def count_above(audit: Audit, workloads: Iterable[Any], needed: int) -> int:
+    return sum(any(write.after > needed for write in audit.of(each.name)) for each in workloads)
 
 
 def count_reversals(audit: Audit, workloads: Iterable[Any]) -> int:

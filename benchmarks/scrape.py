@@ -12,12 +12,11 @@ of its container, and the reading. `usage_pod_microseconds` is the processor tim
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,15 +36,16 @@ from adapter.model.objects.pods import Container, PodFacts
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND, Instant
 from adapter.rules.scrape import scraped_query
-from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
+from adapter.rules.scrape.scraped_query import PodLabels
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.readings import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from benchmarks import common
+from benchmarks import bare, common
 from benchmarks.common import Goal, Report
+from benchmarks.stage import Stage
 from tests.support.scraping import LoneScraper, evaluate, parse, record
 
 WANTED = "http_requests_total"
@@ -88,21 +88,13 @@ def main() -> None:
     sizes = common.parse_sizes("How many pods a core scrapes.", bodies=2000, pods=200, rounds=10, runs=5)
     os.sched_setaffinity(0, {common.SERVER_CORE})
     goals = {
-        "parse_small_pods_per_second": Goal(
-            "pods whose small responses are parsed, on one core", 2_000, "/s", at_least=True
-        ),
-        "parse_large_pods_per_second": Goal(
-            "pods whose large responses are parsed, on one core", 2_000, "/s", at_least=True
-        ),
-        "take_large_pods_per_second": Goal(
-            "pods whose large responses are parsed, recorded and evaluated, on one core",
-            2_000,
-            "/s",
-            at_least=True,
-        ),
-        "scrape_large_pods_per_second": Goal(
-            "pods with large responses that are scraped over HTTP, on one core", 2_000, "/s", at_least=True
-        ),
+        f"{name}_pods_per_second": Goal(f"pods {what}, on one core", 2_000, "/s", at_least=True)
+        for name, what in (
+            ("parse_small", "whose small responses are parsed"),
+            ("parse_large", "whose large responses are parsed"),
+            ("take_large", "whose large responses are parsed, recorded and evaluated"),
+            ("scrape_large", "with large responses that are scraped over HTTP"),
+        )
     }
     small, large = make_body(300), make_body(900)
     settings = {"small_bytes": len(small), "large_bytes": len(large), **vars(sizes)}
@@ -120,7 +112,8 @@ def main() -> None:
         figure = f"{name}_pods_per_second"
         report.add(**common.median_of([{figure: _rate(function, pods)} for _ in runs]))
     pods, rounds = int(sizes.pods), int(sizes.rounds)
-    with _serving() as port:
+    with Stage() as stage:
+        port = int(stage.start_server("scrape").rpartition(":")[2])
         figure = "scrape_large_pods_per_second"
         reading = [
             {figure: _rate(lambda: uvloop.run(_scrape(port, pods, rounds)), pods * rounds)} for _ in runs
@@ -155,12 +148,9 @@ def _take(count: int) -> None:
     for number in range(count):
         if number % 100 == 0:
             pod = PodSeries()
-        _take_one(pod, query, bodies[number % 10], names, float(number))
-
-
-def _take_one(pod: PodSeries, query: ScrapedQuery, body: bytes, names: frozenset[str], now: float) -> None:
-    record(pod, parse(body, names), now, now, _WINDOW)
-    evaluate(query, pod, WANTED, _POD, (), _WINDOW)
+        now = float(number)
+        record(pod, parse(bodies[number % 10], names), now, now, _WINDOW)
+        evaluate(query, pod, WANTED, _POD, (), _WINDOW)
 
 
 async def _scrape(port: int, pods: int, rounds: int) -> None:
@@ -252,35 +242,19 @@ class OwnUsages:
         return ScrapedAnswer(dict.fromkeys(names, value), {})
 
 
-@contextmanager
-def _serving() -> Iterator[int]:
-    """Serve a large body on the other core, at every address of loopback; yield the port."""
-    command = [sys.executable, "-m", "benchmarks.scrape", "serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield int(process.stdout.readline())
-        finally:
-            process.terminate()
-
-
-async def _serve() -> None:
+async def _serve(port_file: Path) -> None:
+    """Serve a large body at every address of loopback."""
     body = make_body(900)
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=body, content_type="text/plain")
 
-    runner = web.ServerRunner(web.Server(answer, access_log=None))
-    await runner.setup()
-    site = web.TCPSite(runner, "0.0.0.0", 0)
-    await site.start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
+    await bare.listen(answer, port_file, host="0.0.0.0")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["serve"]:
-        os.sched_setaffinity(0, {common.LOAD_CORE})
-        uvloop.run(_serve())
+    if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):
+        common.stay_on_load_core()
+        uvloop.run(_serve(Path(sys.argv[1])))
     else:
         main()

@@ -26,13 +26,11 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import common, documents, load, peer
 from benchmarks.common import Goal, Report
 from benchmarks.load import Caller, Load
-from benchmarks.peer import Peer
 from benchmarks.stage import App, Stage, cpu_seconds_of, make_apps, memory_of, processor_seconds
 from tests.support.prometheus import PrometheusServer
 
@@ -78,11 +76,12 @@ def main() -> None:
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
         kubeconfig = stage.start_cluster(sizes.hpas, sizes.pods, tls=True)
-        peers = [
-            _start_peer(stage, program, form, kubeconfig, prometheus.url, apps[0], sizes.peer_start)
-            for form in peer.FORMS
-            if program is not None
-        ]
+        around = kubeconfig, prometheus.url, rules(ours=False), path_of(apps[0], _WARM), sizes.peer_start
+        try:
+            peers = [peer.start(stage, program, form, *around) for form in peer.FORMS if program is not None]
+        except ChildProcessError as error:
+            print(f"serve: {error}", file=sys.stderr)
+            sys.exit(1)
         adapter = stage.start_adapter(kubeconfig, prometheus.url, rules(), "--metrics-ttl", "0s", pod=True)
         asking = _Asking(stage, apps, prometheus)
         servers = [_Server("", adapter.port, adapter.pid)]
@@ -107,24 +106,22 @@ def main() -> None:
         name: goal for name, goal in _goals(sizes.hpas, sizes.pods).items() if name in report.figures
     }
     if peers:
-        print(
-            f"rows where prometheus-adapter is ahead: {', '.join(peer.find_behind(report.figures)) or 'none'}"
-        )
+        behind = ", ".join(peer.find_behind(report.figures)) or "none"
+        print(f"rows where prometheus-adapter is ahead: {behind}")
     report.show()
 
 
 def _goals(hpas: int, pods: int) -> dict[str, Goal]:
     """Return the goals, those of the comparison included."""
     warm = f"warm requests over TLS for {hpas} autoscalers of {pods} pods:"
+    overhead = "p50 of a cold request beyond that of its raw Prometheus query"
     return {
         "warm_16_requests_per_second": Goal(
             f"{warm} throughput at 16 connections", 7000, "/s", at_least=True
         ),
         "warm_16_p50_ms": Goal(f"{warm} p50 at 16 connections", 2.3, "ms"),
         "warm_1_p50_ms": Goal(f"{warm} p50 at one connection", 0.5, "ms"),
-        "cold_overhead_p50_ms": Goal(
-            "p50 of a cold request beyond that of its raw Prometheus query", 1.0, "ms"
-        ),
+        "cold_overhead_p50_ms": Goal(overhead, 1.0, "ms"),
         **peer.GOALS,
     }
 
@@ -162,22 +159,9 @@ class _Lap(NamedTuple):
                 figures |= peer.ratios(figures, each.prefix.removesuffix("_"))
         if "warm" in self.cases:
             figures |= _shares_of_bare(figures)
-        return figures | (
-            self.asking.measure_overhead(self.servers[0].port, seconds) if "cold" in self.cases else {}
-        )
-
-
-def _start_peer(
-    stage: Stage, program: Path, form: str, kubeconfig: Path, prometheus_url: str, app: App, seconds: float
-) -> Peer:
-    """Start a prometheus-adapter; a failure ends the program."""
-    try:
-        return peer.start(
-            stage, program, form, kubeconfig, prometheus_url, rules(ours=False), path_of(app, _WARM), seconds
-        )
-    except ChildProcessError as error:
-        print(f"serve: {error}", file=sys.stderr)
-        sys.exit(1)
+        if "cold" in self.cases:
+            figures |= self.asking.measure_overhead(self.servers[0].port, seconds)
+        return figures
 
 
 class _Asking:
@@ -218,9 +202,8 @@ class _Asking:
         found = self._load(server.port, case, connections, seconds)
         after = self._processor_seconds(server)
         if found.errors or not found.requests_per_second:
-            sys.exit(
-                f"{name}: {found.errors} requests failed, {found.requests_per_second:g} answered a second"
-            )
+            rate = f"{found.requests_per_second:g} answered a second"
+            sys.exit(f"{name}: {found.errors} requests failed, {rate}")
         figures = {
             f"{name}_requests_per_second": found.requests_per_second,
             f"{name}_p50_ms": found.p50_ms,
@@ -259,11 +242,8 @@ class _Asking:
         ours.close()
         direct.close()
         cold_p50, alone_p50 = (common.percentile(took, 0.5) * 1000 for took in (cold, alone))
-        return {
-            "cold_interleaved_p50_ms": cold_p50,
-            "prometheus_alone_p50_ms": alone_p50,
-            "cold_overhead_p50_ms": cold_p50 - alone_p50,
-        }
+        figures = {"cold_interleaved_p50_ms": cold_p50, "prometheus_alone_p50_ms": alone_p50}
+        return figures | {"cold_overhead_p50_ms": cold_p50 - alone_p50}
 
     def drain(self, port: int, seconds: float) -> None:
         """Use up the saved burst of a throttle, so that its steady state is measured."""
@@ -278,19 +258,18 @@ class _Asking:
     def _load(self, port: int, case: str, connections: int, seconds: float) -> Load:
         self._loads += 1
         fresh = f"load-{self._loads}" if case == "mixed" else ""
-        paths = self._paths[case]
+        stage, paths = self._stage, self._paths[case]
         return load.run_closed_loop(
-            port, self._stage.tls, paths, connections, seconds, self._stage.directory, fresh=fresh
+            port, stage.tls, paths, connections, seconds, stage.directory, fresh=fresh
         )
 
 
 def _shares_of_bare(figures: Mapping[str, float]) -> dict[str, float]:
     """Return our share of what aiohttp alone does."""
-    name = "_requests_per_second"
+    rates = ((count, f"{count}_requests_per_second") for count in _CONNECTIONS)
     return {
-        f"warm_{connections}_share_of_bare": figures[f"warm_{connections}{name}"]
-        / figures[f"bare_{connections}{name}"]
-        for connections in _CONNECTIONS
+        f"warm_{count}_share_of_bare": figures[f"warm_{rate}"] / figures[f"bare_{rate}"]
+        for count, rate in rates
     }
 
 

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import uvloop
@@ -76,20 +77,12 @@ def _autoscaler(app: App, number: int) -> dict[str, Any]:
 
 def _deployment(app: App, number: int) -> dict[str, Any]:
     labels = {"app": app.name}
+    uid, version = f"9a3c6f4b-4a55-5f7e-9a3c-{number:012x}", str(1000 + number)
+    metadata = {"name": app.name, "namespace": app.namespace, "uid": uid, "resourceVersion": version}
+    template = {"metadata": {"labels": labels}, "spec": pod(app, number, "", "")["spec"]}
     return {
-        "metadata": {
-            "name": app.name,
-            "namespace": app.namespace,
-            "uid": f"9a3c6f4b-4a55-5f7e-9a3c-{number:012x}",
-            "resourceVersion": str(1000 + number),
-            "generation": 1,
-            "labels": labels,
-        },
-        "spec": {
-            "replicas": _PODS,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod(app, number, "", "")["spec"]},
-        },
+        "metadata": metadata | {"generation": 1, "labels": labels},
+        "spec": {"replicas": _PODS, "selector": {"matchLabels": labels}, "template": template},
         "status": {"replicas": _PODS, "readyReplicas": _PODS, "observedGeneration": 1},
     }
 
@@ -159,18 +152,6 @@ def _encode(document: dict[str, Any]) -> bytes:
 # -- a scaler ------------------------------------------------------------------------------------------------
 
 
-class _Catalogue:
-    """Knows the built-in kinds only."""
-
-    known = None
-
-
-class _Scrapes:
-    def put(self, _: object) -> None: ...
-
-    def remove(self, _: object) -> None: ...
-
-
 class _Source(MetricSource):
     """A value for each pod; each call builds a new reading."""
 
@@ -196,11 +177,11 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     problems = ProblemLog(monitoring, clock)
     ticking = HandClock()
     world: Any = _World(_PODS, 0)
-    unused: Any = _Catalogue()
+    builtin: Any = SimpleNamespace(known=None)
     client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
     watching = ReflectorContext(client, clock, monitoring, problems, random.random, scope=scope)
-    pods, targets, rivals = PodCache(watching), ScaleTargets(watching, unused), ScaleConflicts(watching)
-    scrapes: Any = _Scrapes()
+    pods, targets, rivals = PodCache(watching), ScaleTargets(watching, builtin), ScaleConflicts(watching)
+    scrapes: Any = SimpleNamespace(put=_ignore, remove=_ignore)
     changes = Changes()
     registry = AutoscalerRegistry(rivals, scrapes, changes)
     source = AutoscalerSource(registry, watching)
@@ -245,6 +226,9 @@ async def _follow_events(client: KubernetesClient, monitoring: Monitoring) -> fl
     return (time.process_time() - used) * 1e6 / _EVENTS
 
 
+def _ignore(_: object) -> None: ...
+
+
 def _is_decided(controller: Controller) -> bool:
     """Tell whether each autoscaler has target, pods and values."""
     states = map(controller.find, tuple(controller.names()))
@@ -266,15 +250,12 @@ def main() -> None:
     count, scalers = int(sizes.autoscalers), int(sizes.scalers)
     each = f"each of {scalers} scalers for {count:,} autoscalers and {count * _PODS:,} pods"
     most = 1.3 / scalers
-    report = Report(
-        "slices",
-        vars(sizes),
-        {
-            "round_seconds": Goal(f"{each}: a decision round, on one core", 1.0, "s"),
-            "memory_share": Goal(f"{each}: memory, by that of one scaler for all", most, ""),
-            "decoded_share": Goal(f"{each}: objects decoded, by those of one scaler for all", most, ""),
-        },
-    )
+    goals = {
+        "round_seconds": Goal(f"{each}: a decision round, on one core", 1.0, "s"),
+        "memory_share": Goal(f"{each}: memory, by that of one scaler for all", most, ""),
+        "decoded_share": Goal(f"{each}: objects decoded, by those of one scaler for all", most, ""),
+    }
+    report = Report("slices", vars(sizes), goals)
     with Stage() as stage:
         url = stage.start_server("slices", count)
         alone = _run(url, range(slices.COUNT))

@@ -23,9 +23,7 @@ from benchmarks.stepping import CLOCK
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces"
 _CONNECTIONS = 8
-_OLDEST = (
-    31.0  # seconds: what is served while Prometheus is silent, with the second that a timestamp is cut to
-)
+_OLDEST = 31.0  # what is served while Prometheus is silent, with the second that a timestamp is cut to
 _EXTERNAL_SHARE = 0.1
 _KEPT_TEXTS = 10
 
@@ -101,9 +99,8 @@ class Callers:
         connection: Connection | None = None
         due = CLOCK.monotonic() + self._random.random() * period
         while True:
-            due = max(
-                due + period, CLOCK.monotonic() - period
-            )  # what was missed in a stop is not made up for
+            # what was missed in a stop is not made up for
+            due = max(due + period, CLOCK.monotonic() - period)
             await asyncio.sleep(due - CLOCK.monotonic())
             path, app = self._new_question() if fresh else self._question()
             try:

@@ -11,8 +11,9 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from benchmarks import load
 from benchmarks.soak_callers import Callers
-from benchmarks.soak_world import World, until
+from benchmarks.soak_world import World
 from benchmarks.stepping import CLOCK
 
 _HANGING_UP = 30
@@ -78,7 +79,9 @@ class Faults:
 
     async def _cut_watches(self) -> None:
         before = self._world.cluster.cut_watches()
-        await until(lambda: self._world.cluster.open_watches >= before, f"{before} watches to be open again")
+        await load.wait_for(
+            lambda: self._world.cluster.open_watches >= before, f"{before} watches to be open again"
+        )
 
     async def _break_rules(self) -> None:
         await self._rewrite(self._world.break_rules, "refused")
@@ -90,10 +93,14 @@ class Faults:
 
     async def _rewrite(self, write: Callable[[], None], outcome: str) -> None:
         """Write the file and wait until the program has counted the result."""
-        series = f'fastpath_config_reloads_total{{outcome="{outcome}"}}'
-        before = await asyncio.to_thread(self._world.metric, series)
+
+        def count() -> float | None:
+            stage, port = self._world.stage, self._world.port
+            return stage.metric(port, "fastpath_config_reloads_total", outcome=outcome)
+
+        before = await asyncio.to_thread(count)
         write()
-        await until(lambda: self._world.metric(series) != before, f"the rules to be {outcome}")
+        await load.wait_for(lambda: count() != before, f"the rules to be {outcome}")
 
     async def _hang_up(self) -> None:
         with contextlib.suppress(OSError):
@@ -101,7 +108,7 @@ class Faults:
 
     async def _replace_pods(self) -> None:
         self._world.replace_pods()
-        await until(self._callers.knows_pods, "the new pods to be known")
+        await load.wait_for(self._callers.knows_pods, "the new pods to be known")
 
     async def _rotate_certificate(self) -> None:
         issued = self._world.stage.issue()
@@ -110,5 +117,5 @@ class Faults:
             shown = ssl.get_server_certificate(("127.0.0.1", self._world.port), timeout=10)
             return ssl.PEM_cert_to_DER_cert(shown) == issued
 
-        await until(is_presented, "the new certificate in a handshake")
+        await load.wait_for(is_presented, "the new certificate in a handshake")
         self.counts["certificate_rotated"] += 1

@@ -8,14 +8,13 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import documents, stepping
+from benchmarks import documents, load, stepping
 from benchmarks.stage import Stage, count_entries, make_apps, memory_of, replace
 from benchmarks.stepping import CLOCK
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
@@ -28,9 +27,6 @@ QUEUES = ("mail", "orders")
 SCALED = "scaled"
 LEAST, MOST = 2, 8
 """Replicas that the load of the scaled workload needs in turn. A value read as zero would need one."""
-PATIENCE_SECONDS = 60.0
-"""The longest wait for a recovery before the run is aborted."""
-
 _STEP = 5  # seconds between two samples of a series
 _PAST = 60
 _AHEAD = 300  # Prometheus refuses what lies ten minutes ahead
@@ -54,16 +50,6 @@ class Held(NamedTuple):
 def level(number: int, when: float) -> int:
     """Return the value of a series by its number, at a time in epoch seconds."""
     return 1000 * (number + 1) + int(when // _STEP) % _TURN
-
-
-async def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until `condition`, which may block, holds; TimeoutError names `what`."""
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - another process sets no event
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise TimeoutError(f"waited {PATIENCE_SECONDS:g} s in vain for {what}") from None
 
 
 class World:
@@ -142,15 +128,9 @@ class World:
         told.unlink(missing_ok=True)
         self.stage.check(pid)
         os.kill(pid, signal.SIGUSR1)
-        await until(told.exists, f"{program} to say what it holds")
+        await load.wait_for(told.exists, f"{program} to say what it holds")
         fds, threads = (count_entries(pid, folder) for folder in ("fd", "task"))
         return Held(at, memory_of(pid), fds, threads, int(told.read_text(encoding="ascii")))
-
-    def metric(self, series: str) -> float:
-        """Return one of the metrics of `fastpath serve`, 0 if it does not exist yet."""
-        text = self.stage.fetch(self.port, "/metrics")[1].decode()
-        found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
 
     def write_rules(self, copies: int) -> None:
         """Write the rules, with some more of other names."""

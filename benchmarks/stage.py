@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import trustme
@@ -105,9 +104,7 @@ class Stage:
         self.issue()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
@@ -172,8 +169,7 @@ class Stage:
         As a `pod` it has a service account in place of the kubeconfig; the cluster then needs TLS.
         `program` is the module that runs it.
         """
-        config = self.directory / f"rules-{self._started}.yaml"
-        config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
+        config = self._write_rules(rules)
         port: list[int] = []
 
         def ready() -> bool:
@@ -193,8 +189,7 @@ class Stage:
         command = [
             *(*program, "serve", "--config", str(config), "--secure-port", "0"),
             *([] if pod else ["--lister-kubeconfig", str(kubeconfig)]),
-            *("--prometheus-url", prometheus_url),
-            *("--scrape-pod-cidrs", "127.0.0.0/8"),
+            *("--prometheus-url", prometheus_url, "--scrape-pod-cidrs", "127.0.0.0/8"),
             *("--tls-cert-file", str(self.directory / "tls.crt")),
             *("--tls-private-key-file", str(self.directory / "tls.key")),
             *("--bind-address", "127.0.0.1", "--authentication-skip-lookup"),
@@ -214,8 +209,7 @@ class Stage:
         program: Sequence[str] = ("adapter",),
     ) -> int:
         """Start `fastpath scale` on the server's core, wait until its caches are full; return its PID."""
-        config = self.directory / f"rules-{self._started}.yaml"
-        config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
+        config = self._write_rules(rules)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.local_port = port = probe.getsockname()[1]
@@ -236,6 +230,11 @@ class Stage:
             *flags,
         ]
         return self._start("scaler", command, ready, pinned=True)
+
+    def _write_rules(self, rules: object) -> Path:
+        config = self.directory / f"rules-{self._started}.yaml"
+        config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
+        return config
 
     def start_server(self, module: str, *arguments: object, pinned: bool = False) -> str:
         """Start a server of this folder, which writes its port into a file; return its URL."""
@@ -276,6 +275,13 @@ class Stage:
             caller.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             with caller.getresponse() as response:
                 return response.status, response.read()
+
+    def metric(self, port: int, name: str, **labels: str) -> float | None:
+        """Return a metric of the adapter with these labels, None without it."""
+        within = "".join(rf'(?=[^}}]*\b{label}="{value}")' for label, value in labels.items())
+        text = self.fetch(port, "/metrics")[1].decode()
+        found = re.search(rf"^{name}(?:\{{{within}[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else None
 
     def _start(
         self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False

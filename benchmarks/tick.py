@@ -26,7 +26,6 @@ from adapter.autoscaler.controller.cost_keeper import CostKeeper
 from adapter.autoscaler.controller.registry import Controller
 from adapter.autoscaler.controller.reporter import Journal
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
-from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.inputs.follower import TargetFollowers
 from adapter.autoscaler.inputs.snapshot import AutoscalerContext
 from adapter.autoscaler.inputs.sources import MetricSource, ReadContext, Subscriber
@@ -37,14 +36,8 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.outbox import Outbox
 from adapter.kubernetes.write.writer import WriteRateLimiter
 from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
-from adapter.model.autoscaling.hpa import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscalerStatus,
-    MetricSpec,
-    decode_scalar,
-)
-from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, decode_scalar
 from adapter.model.clock import DecisionClock
 from adapter.model.objects.label_selectors import LabelSelector
 from adapter.model.objects.pods import Container, Pod, PodFacts, PodList, ResourceRequirements, facts_of
@@ -107,28 +100,14 @@ class World:
     async def acquire(self, target: ScaleTarget) -> None:
         pass
 
-    def give_back(self, target: ScaleTarget) -> None:
-        pass
-
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         self.writes += 1
         raise KubernetesError(403, "Forbidden", "nothing is written here")
 
-    def status(
-        self,
-        autoscaler: FastPathAutoscaler,
-        status: HorizontalPodAutoscalerStatus,
-        changes: tuple[PastChange, ...],
-        credited: tuple[BacklogCredit, ...] = (),
-        limited_by: str = "",
-    ) -> None:
+    def _ignore(self, *_: object) -> None:
         pass
 
-    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        pass
-
-    def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        pass
+    give_back = status = event = forget = _ignore
 
 
 class _Followed:
@@ -186,8 +165,7 @@ class _Source(MetricSource):
 
     def read(self, view: ReadContext) -> Reading:
         values = self._values
-        taken = view.now - round(_SAMPLE_AGE * 1e9)
-        self.sampled = taken
+        self.sampled = taken = view.now - round(_SAMPLE_AGE * 1e9)
         return PodsReading(
             {name: values[name] for name in values}, dict.fromkeys(values, (taken, 1_000_000_000))
         )

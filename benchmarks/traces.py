@@ -26,13 +26,6 @@ from fastpath_forecast.simulate.load import Load, of_points
 LONGEST = 7 * 24 * 3600
 """The longest part of a trace that is simulated, in seconds: the part around its highest value."""
 
-BIN = 10
-"""Requests with times of their own are counted in bins of so many seconds."""
-
-_NAB = ("numenta/NAB", "ea702d75cc2258d9d7dd35ca8e5e2539d71f3140", "MIT")
-_WORLDCUP = ("nimamahmoudi/worldcup98-dataset", "82460213f0d5a86fa57b6d4b0b5f260e606e713b", "MIT")
-_AZURE = ("Azure/AzurePublicDataset", "b469a113cedca53ddc3bdea71a143dc4b7d8700c", "CC-BY-4.0")
-_MOONCAKE = ("kvcache-ai/Mooncake", "3b5a594133958449a1feaf1c9e0fc1b553e34a28", "Apache-2.0")
 _TIMEOUT = 60.0
 
 Points = list[tuple[float, float]]
@@ -97,71 +90,17 @@ def _mooncake(file: Path, interval: int) -> Points:
     return _binned((json.loads(line)["timestamp"] / 1000 for line in lines), interval)
 
 
-def _twitter(symbol: str, digest: str) -> Trace:
-    path = f"data/realTweets/Twitter_volume_{symbol}.csv"
-    return Trace(f"Twitter volume, {symbol}", *_NAB, path, digest, 300, _counts)
+_READ = {"counts": _counts, "azure": _azure, "mooncake": _mooncake}
 
 
-TRACES: Sequence[Trace] = (
-    Trace(
-        "WorldCup 98",
-        *_WORLDCUP,
-        "invocation_count.csv",
-        "d05038f98af96f6fab054f90445e02a68f37fd00a79c23f45b9b48e5ec91fb8e",
-        60,
-        _counts,
-    ),
-    Trace(
-        "Azure LLM, code",
-        *_AZURE,
-        "data/AzureLLMInferenceTrace_code.csv",
-        "54e9a6d2a4bd06ba1e060304b900abbc74cbea53de96506e60fe5bb4f2277fb6",
-        BIN,
-        _azure,
-    ),
-    Trace(
-        "Azure LLM, conversation",
-        *_AZURE,
-        "data/AzureLLMInferenceTrace_conv.csv",
-        "2f1e5b666d4e3055fdbba98598ce2ec307767b9064e03e2fa46676dbcc7d0bf8",
-        BIN,
-        _azure,
-    ),
-    Trace(
-        "Mooncake, conversation",
-        *_MOONCAKE,
-        "FAST25-release/traces/conversation_trace.jsonl",
-        "b8cbb061a85206d729d91cdc2981f43c9e0d99209dce588d3af5f7934408b9df",
-        BIN,
-        _mooncake,
-    ),
-    Trace(
-        "AWS load balancer",
-        *_NAB,
-        "data/realAWSCloudwatch/elb_request_count_8c0756.csv",
-        "74c26574a01ca9fb89dddb5021e2e13c3a93eb25dc640438a9acb1ceb00f1021",
-        300,
-        _counts,
-    ),
-    Trace(
-        "NYC taxi",
-        *_NAB,
-        "data/realKnownCause/nyc_taxi.csv",
-        "d8fa6f7f0734bf5c8be12c52a94e20a82664c397d9dec4449156bd453d32856d",
-        1800,
-        _counts,
-    ),
-    _twitter("AAPL", "826f5cf404c2890784a7824f7102fd00cb134a4948e12e44ec320d095cbbc217"),
-    _twitter("AMZN", "234f5e63f19a62720dfb7ccfd6ecc8349b94d93b33ef8aafbdb17edda0b654f3"),
-    _twitter("CRM", "e7133bf26479623d58fc7367107aea1cd7df6020420dece48b0eee4d26cdb28a"),
-    _twitter("CVS", "f0bdc89cba3dd2265b47069187c750eeae18ef48f76f86067ee26ea1af9c3114"),
-    _twitter("FB", "a7096bd646759486bda6796b5600cd33a4590f0842bf274ea7acba001b3ba591"),
-    _twitter("GOOG", "3a39cc23d1ff6a0f234b55298d0c46c21d2e94ddb81a0dad9e1e46e3aaa9ec90"),
-    _twitter("IBM", "4309bd56d28ddcbdc168e207da9717395fa2e9f74dba41fa768e0f7da8a116fa"),
-    _twitter("KO", "f3aa8157043c6569911031535bd1f7a73b428b5a2d95238d79b9d5b88ceebbd2"),
-    _twitter("PFE", "18d2804d6a5dae63fe711baaba9242dce38a32bfade3dcdee1d8a7c1a866e41b"),
-    _twitter("UPS", "be50f06bbb9d020f37653c8c5cf19af63f77aa0019d8cf10849d91f4af455af4"),
-)
+def _read_list(file: Path) -> Iterator[Trace]:
+    with file.open(encoding="utf-8") as lines:
+        for name, repository, commit, licence, path, digest, interval, read in list(csv.reader(lines))[1:]:
+            yield Trace(name, repository, commit, licence, path, digest, int(interval), _READ[read])
+
+
+TRACES: Sequence[Trace] = tuple(_read_list(Path(__file__).with_suffix(".csv")))
+"""Those of traces.csv. Requests with times of their own are counted in bins of `interval`."""
 
 
 def fetch(trace: Trace, folder: Path) -> Path:
