@@ -40,7 +40,10 @@ def find_assets() -> Path:
 
 @contextlib.asynccontextmanager
 async def opened(stage: Stage, assets: Path, period: float = 1.0) -> AsyncIterator[Opened]:
-    """Run a control plane with Fastpath's kinds; its HPA controller looks every `period` seconds."""
+    """Run a control plane with Fastpath's kinds; its HPA controller looks every `period` seconds.
+
+    With 0 that is the only controller, and has the defaults of Kubernetes.
+    """
     plane = controlplane.ControlPlane(assets, stage.directory, Authority(stage.directory), period)
     await asyncio.to_thread(plane.__enter__)
     try:
@@ -57,9 +60,15 @@ async def opened(stage: Stage, assets: Path, period: float = 1.0) -> AsyncIterat
 
 
 async def start_fastpath(
-    stage: Stage, on: Opened, prometheus: str, rules: object, registered: Mapping[str, Any]
+    stage: Stage,
+    on: Opened,
+    prometheus: str,
+    rules: object,
+    registered: Mapping[str, Any],
+    *,
+    scales: bool = True,
 ) -> None:
-    """Start `fastpath serve` and `fastpath scale`, and register what serves metrics.
+    """Start `fastpath serve`, and `fastpath scale` if it `scales`, and register what serves metrics.
 
     `registered` has the port behind each group-version, None for that of `fastpath serve`.
     """
@@ -74,7 +83,8 @@ async def start_fastpath(
     served = await asyncio.to_thread(
         stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *proxies
     )
-    await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules)
+    if scales:
+        await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules)
     for name, port in registered.items():
         await apply(cluster, *nodes.registration(name, NAMESPACE, port or served.port))
     await cluster.kubectl(

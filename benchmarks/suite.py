@@ -25,8 +25,9 @@ import json
 import shlex
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -113,6 +114,12 @@ CASES: Mapping[str, Case] = {
         "what clients see while a workload is scaled, on a cluster that KUBECONFIG names",
         tiny="--repeat 1 --only spike",
         short="--repeat 2 --only step",
+        long=True,
+    ),
+    "scalability": Case(
+        "what 1,000 and 5,000 HPAs get from one control plane, with Fastpath and without",
+        tiny="--hpas 10 --longest 200",
+        short="--hpas 200",
         long=True,
     ),
     "slices": Case(
@@ -206,19 +213,19 @@ def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
     At tiny sizes, whose times mean nothing, several run side by side.
     """
     found: dict[str, Entry] = {}
-    failed: list[str] = []
-    pool = ThreadPoolExecutor(_TINY_AT_ONCE if tiny else 1)
-    order = reversed(names) if tiny else names  # the last one waits the most
-    running = {name: pool.submit(_run_case, name, tiny=tiny) for name in order}
-    try:
-        for name in names:
-            entry = running[name].result()
-            if entry is None:
-                failed.append(name)
-                continue
+    writing = threading.Lock()
+
+    def keep(name: str, entry: Entry) -> None:
+        with writing:
             found[name] = entry
             if results is not None:
                 write(results, read(results) | {name: entry})
+
+    pool = ThreadPoolExecutor(_TINY_AT_ONCE if tiny else 1)
+    order = reversed(names) if tiny else names  # the last one waits the most
+    running = {name: pool.submit(_run_case, name, keep, tiny=tiny) for name in order}
+    try:
+        failed = [name for name in names if not running[name].result()]
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupt ends all runs
     _show(found)
@@ -247,35 +254,35 @@ def _run_alone(name: str, arguments: Sequence[str]) -> int:
     return subprocess.run([*_command(name), *arguments], cwd=ROOT, check=False).returncode
 
 
-def _run_case(name: str, *, tiny: bool) -> Entry | None:
-    """Run one benchmark and show its table, at once if it runs alone; return its entry, None if it failed."""
+def _run_case(name: str, keep: Callable[[str, Entry], None], *, tiny: bool) -> bool:
+    """Run one benchmark and show its table, at once if it runs alone; return whether it succeeded.
+
+    It prints its entry once or more, and each replaces the one before: what is kept stays if it fails later.
+    """
     begun = common.wall()
     commit = common.describe_commit()
     start = time.perf_counter()
     command = [*_command(name), *(shlex.split(CASES[name].tiny) if tiny else [])]
     lines: list[str] = []
+    entry = None
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if lines and not tiny:
-                print(lines[-1], end="", flush=True)
-            lines.append(line)
-    last = lines[-1] if lines else ""
-    entry = _read_entry(last)
-    if tiny:
-        print("".join(lines[:-1]), end="", flush=True)
-    if process.returncode or entry is None:
-        print(last, end="", flush=True)
-        return None
-    return entry | {
-        "commit": commit,
-        "time": datetime.fromtimestamp(begun, UTC).isoformat(timespec="seconds"),
-        "took_seconds": round(time.perf_counter() - start, 1),
-    }
+            entry = _read_entry(line)
+            if entry is not None:
+                day = datetime.fromtimestamp(begun, UTC).isoformat(timespec="seconds")
+                took = round(time.perf_counter() - start, 1)
+                keep(name, entry | {"commit": commit, "time": day, "took_seconds": took})
+            elif tiny:
+                lines.append(line)
+            else:
+                print(line, end="", flush=True)
+    print("".join(lines), end="", flush=True)
+    return not process.returncode and entry is not None
 
 
 def _read_entry(line: str) -> Entry | None:
-    """Return the entry on a benchmark's last line, None if it is invalid."""
+    """Return the entry on a line of a benchmark, None if there is none."""
     try:
         entry = json.loads(line)
     except ValueError:

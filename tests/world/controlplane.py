@@ -38,14 +38,13 @@ AUDIT_LOG = "audit.log"
 SHARDED = "ShardedListAndWatch"
 """The feature gate of lists and watches of ranges of hashes, alpha in 1.36."""
 
-_CONTROLLERS_RUN = (
-    "horizontalpodautoscaling",
-    "deployment",
-    "replicaset",
-    "namespace",
-    "clusterrole-aggregation",
+_HASTY = (
+    # their names of before 1.28, which later versions take too
+    "--controllers=horizontalpodautoscaling,deployment,replicaset,namespace,clusterrole-aggregation",
+    "--kube-api-qps=200",  # so that it comes to each of twenty autoscalers in a second
+    "--kube-api-burst=300",
 )
-"""Their names of before 1.28, which later versions take too."""
+_POLICY = "audit-policy.yaml"
 
 _AUDITED = {
     "apiVersion": "audit.k8s.io/v1",
@@ -67,6 +66,8 @@ _AUDITED = {
     ],
 }
 """What the audit log has; `tests.e2e.scaleraudit` reads it."""
+
+_METRICS_READ = [{"level": "Metadata", "resources": [{"group": "custom.metrics.k8s.io"}]}]
 
 
 def find_assets() -> Path | None:
@@ -119,11 +120,9 @@ def make_api_server(
 ) -> ServerProgram:
     """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
-    Pods need no service account: no controller makes one in each namespace. Its audit log has the writes
-    of Scales and Leases, and the patches of pods. From 1.36 on it shards lists and watches.
+    Pods need no service account: no controller makes one in each namespace. The policy of its audit log is in
+    `directory`. From 1.36 on it shards lists and watches.
     """
-    policy = directory / "audit-policy.yaml"
-    policy.write_text(yaml.safe_dump(_AUDITED), encoding="utf-8")
     serving = authority.issue("127.0.0.1", "localhost", "kubernetes.default.svc")
     signing, verifying = _write_signing_keys(directory)
     sharded = [f"--feature-gates={SHARDED}=true"] if can_shard(program) else []
@@ -147,7 +146,7 @@ def make_api_server(
             f"--service-account-signing-key-file={signing}",
             "--authorization-mode=RBAC",
             *sharded,
-            f"--audit-policy-file={policy}",
+            f"--audit-policy-file={directory / _POLICY}",
             f"--audit-log-path={directory / AUDIT_LOG}",
             "--audit-log-maxsize=4096",  # MB: a new file at 100 would be missed
             # no controller makes the accounts that pods would need
@@ -167,10 +166,9 @@ def make_api_server(
 
 
 def make_controllers(
-    program: Path, directory: Path, authority: Authority, kubeconfig: Path, period: float
+    program: Path, directory: Path, authority: Authority, kubeconfig: Path, flags: tuple[str, ...]
 ) -> ServerProgram:
-    """Return a kube-controller-manager that looks after autoscalers every `period` seconds, Deployments,
-    ReplicaSets, namespaces and aggregated roles.
+    """Return a kube-controller-manager; `flags` say what it looks after, and how often.
 
     `kubeconfig` is that of the user system:kube-controller-manager. Each controller acts as a service account
     of its own, with the rights that every cluster gives it, and no more.
@@ -192,10 +190,7 @@ def make_controllers(
             "--leader-elect=false",
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={directory / 'service-account.key'}",
-            f"--controllers={','.join(_CONTROLLERS_RUN)}",
-            f"--horizontal-pod-autoscaler-sync-period={period:g}s",
-            "--kube-api-qps=200",  # so that it comes to each of twenty autoscalers in a second
-            "--kube-api-burst=300",
+            *flags,
         ]
 
     return ServerProgram(CONTROLLERS, directory, command, lambda port: _is_well(port, "/healthz", client))
@@ -204,7 +199,8 @@ def make_controllers(
 class ControlPlane:
     """Etcd, an API server and optional controllers: a context manager that starts and ends them.
 
-    `period` is that of the controller of HorizontalPodAutoscalers, in seconds.
+    `period` is that of the controller of HorizontalPodAutoscalers, in seconds. With 0 that controller runs
+    alone with its defaults, and the audit log has its requests for metrics.
     """
 
     def __init__(self, assets: Path, directory: Path, authority: Authority, period: float = 1.0) -> None:
@@ -221,7 +217,10 @@ class ControlPlane:
         """Path of the kubectl that came with it, "" where none did."""
         self._assets = assets
         self._directory = directory
-        self._period = period
+        hasty = (f"--horizontal-pod-autoscaler-sync-period={period:g}s", *_HASTY)
+        self._flags = hasty if period else ("--controllers=horizontalpodautoscaling",)
+        policy = _AUDITED if period else _AUDITED | {"rules": _METRICS_READ}
+        (directory / _POLICY).write_text(yaml.safe_dump(policy), encoding="utf-8")
         self.front_proxy = FrontProxy(directory)
         self.authority = authority
         """Whose client certificates are users."""
@@ -243,7 +242,7 @@ class ControlPlane:
                 user = "system:kube-controller-manager"
                 kubeconfig = self.kubeconfig(self._directory / "controllers.kubeconfig", user, user)
                 self._controllers = make_controllers(
-                    program, self._directory, self.authority, kubeconfig, self._period
+                    program, self._directory, self.authority, kubeconfig, self._flags
                 )
                 self._controllers.start()
         except BaseException:
