@@ -5,6 +5,8 @@ Which pods are left out is also shown through the real provider, in tests/provid
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from adapter.model.metrics import ContainerUsage, ObjectUsage, Sample, Usage
 from adapter.rules import resource
 from adapter.rules.query import INFINITE, NAN, OVERFLOW, Dropped
-from adapter.rules.resource import INCOMPLETE, NEGATIVE, Absent, UsageSamples
+from adapter.rules.resource import INCOMPLETE, NEGATIVE, Absent, CpuAndMemory, UsageSamples
 
 LABELS = {"app": "web"}
 
@@ -97,6 +99,14 @@ def test_a_node_uses_its_first_samples() -> None:
         "n", LABELS, samples((None, 1.0), (None, 9.0)), samples((None, 2.0), (None, 9.0), time=90.0)
     )
     assert found == ObjectUsage("", "n", LABELS, 90.0, Usage(1000, 2000))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "tells"), [("a", "b", True), ("a", None, False), (None, "b", False)]
+)
+def test_ages_are_told_if_both_can_be_queried(cpu: str | None, memory: str | None, *, tells: bool) -> None:
+    pair: Any = CpuAndMemory(*(SimpleNamespace(age=age) for age in (cpu, memory)))  # type: ignore[arg-type]
+    assert pair.tells_ages is tells
 
 
 values = st.floats(allow_nan=True, allow_infinity=True) | st.floats(0, 1e6)

@@ -33,6 +33,7 @@ from tests.support.controller import LIVE, QUEUE, fpa
 from tests.support.scaling import NOW, pods
 
 ON = Boost(BOOST, digest="one")
+_BELOW = "Current number of replicas below Spec.MinReplicas"
 QUIET = Bounds(None, 6, ("shop/office quiet",))
 SOON = Bounds(20, None, (), ("shop/office business",))
 
@@ -56,6 +57,14 @@ def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
     memory = msgspec.structs.replace(loop.memory, conflicts=paused)
     for observation in (seen, failed):
         assert guarded.decide(loop.spec, observation, memory, NOW, limits).desired == 12
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"), [(11, _BELOW), (12, _BELOW), (13, "external metric queue(nil) above target")]
+)
+def test_a_forecast_is_the_reason_up_to_its_own_count(wanted: int, reason: str) -> None:
+    made = scaled(10).decide(wanted, bounds=forecast(12))
+    assert (made.replicas, made.reason) == (max(12, wanted), reason)
 
 
 # -- at zero -------------------------------------------------------------------------------------------------

@@ -102,6 +102,16 @@ def test_without_the_value_of_a_metric_the_count_is_remembered(remembered: int, 
     assert (made.replicas, made.history.recommendations.low[-1].replicas) == (10, remembered)
 
 
+def test_while_the_clock_is_in_doubt_no_window_ends() -> None:
+    """The count is remembered as what was wanted last, and the window begins with it."""
+    scaler = SyncedScaler(10, behavior={"scaleDown": {"stabilizationWindowSeconds": WINDOW}})
+    assert scaler.counts([0, 10], 10) == [10, 10]
+    scaler.constrain(doubt="its clock is wrong")
+    assert scaler.counts([20, 25], 5) == [10, 10]
+    scaler.constrain(doubt="")
+    assert scaler.counts([31, 25 + WINDOW - 1, 25 + WINDOW + 1], 5) == [10, 10, 5]
+
+
 @pytest.mark.parametrize("window", [0, 15, 60, 300])
 @pytest.mark.parametrize("policy", ["fast", "fast:scrape=15s,window=0", "fast:scrape=15s,window=1m"])
 def test_a_simulated_fall_leaves_no_load_unserved_and_ends_in_time(policy: str, window: int) -> None:

@@ -57,6 +57,18 @@ def test_the_decision_is_that_of_an_autoscaler_with_these_bounds(
     assert made.trace[1:] == same.trace
 
 
+@pytest.mark.parametrize(("bounds", "replicas"), [(None, 0), (CAP, 0), (OFFICE, 20), (FORECAST, 0)])
+def test_without_a_value_only_a_minimum_of_bounds_wakes(bounds: Bounds | None, replicas: int) -> None:
+    """Its zero is of a time at which minReplicas was 0."""
+    assert scaled(0).decide(None, bounds=bounds).replicas == replicas
+
+
+def test_a_maximum_forgets_no_recommendation() -> None:
+    loop = scaled(10, behavior={"scaleUp": {"stabilizationWindowSeconds": 60}})
+    script = ((10, None), (20, CAP), (20, None))
+    assert [loop.decide(wanted, bounds=bounds).replicas for wanted, bounds in script] == [10, 6, 10]
+
+
 def test_a_spec_within_bounds_is_made_again_when_something_changes() -> None:
     loop = scaled(20)
     first = loop.decide(20, bounds=OFFICE).spec

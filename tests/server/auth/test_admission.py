@@ -1,16 +1,18 @@
 """What the gate does where no caller comes: it fails closed."""
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adapter.errors import UnauthorizedError
+from adapter.errors import ForbiddenError, InternalError, UnauthorizedError
+from adapter.model.identity import AccessVerdict, User
 from adapter.server.api.paths import VERSIONS
 from adapter.server.api.routing import RequestLabels, Route, find_route
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
-from adapter.server.auth.authorization import Authorizer
+from adapter.server.auth.authorization import Attributes, Authorizer
 from adapter.server.auth.client_cert import Peer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry.metrics import Monitoring
@@ -46,6 +48,26 @@ def test_a_path_without_an_access_is_refused() -> None:
     assert admit(Peer(None), LIVEZ)
     with pytest.raises(UnauthorizedError):
         admit(Peer(None), Route("unknown", RequestLabels("GET")))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "seconds"),
+    [(AccessVerdict(True), 30), (AccessVerdict(False), 5), (AccessVerdict(True, denied=True), 5)],
+)
+async def test_a_verdict_is_used_as_long_as_its_kind(verdict: AccessVerdict, seconds: float) -> None:
+    clock, reviewed = FakeClock(), []
+
+    async def review(spec: object) -> AccessVerdict:
+        reviewed.append(spec)
+        return verdict
+
+    authorizer = Authorizer(review, clock, Monitoring(), allowed_ttl=30, denied_ttl=5)
+    for pause, count in ((0, 1), (seconds - 1, 1), (1, 2)):
+        clock.advance(pause)
+        with contextlib.suppress(ForbiddenError, InternalError):
+            if not authorizer.check_now(User("web"), Attributes("get", "/metrics")):
+                await authorizer.check(User("web"), Attributes("get", "/metrics"))
+        assert len(reviewed) == count
 
 
 def test_an_unreadable_certificate_is_refused() -> None:
