@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.kubernetes.write.events import (
-    ALIKE,
-    BURST,
-    COMBINED,
-    Correlator,
-    EventRecord,
-    Regarding,
-    _document,
-    first_record,
-)
+from adapter.kubernetes.write import events
 
-WEB = Regarding("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "web", "uid-1")
+WEB = events.Regarding("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "web", "uid-1")
 START = 1_700_000_000
 
 
@@ -31,7 +22,7 @@ class Teller:
     """A correlator that is told events at seconds from the start."""
 
     def __init__(self) -> None:
-        self.correlator = Correlator()
+        self.correlator = events.Correlator()
         self.nanoseconds = 0
 
     def tell(
@@ -40,11 +31,11 @@ class Teller:
         at: float = 0.0,
         reason: str = "FailedGetPodsMetric",
         kind: str = "Warning",
-        about: Regarding = WEB,
-    ) -> EventRecord | None:
+        about: events.Regarding = WEB,
+    ) -> events.EventRecord | None:
         self.nanoseconds += 1
         stamp = round((START + at) * 1e9) + self.nanoseconds
-        return self.correlator.correlate(first_record(about, kind, reason, message, stamp))
+        return self.correlator.correlate(events.first_record(about, kind, reason, message, stamp))
 
     def said(
         self, message: str, at: float = 0.0, reason: str = "FailedGetPodsMetric", kind: str = "Warning"
@@ -54,19 +45,19 @@ class Teller:
 
 
 def test_an_event_has_the_recorders_form() -> None:
-    event = first_record(
+    event = events.first_record(
         WEB, "Normal", "SuccessfulRescale", "New size: 5; reason: x", 1_700_000_000_123_456_789
     )
     assert event.name == f"web.{1_700_000_000_123_456_789:x}" == "web.17979cfe3d85cd15"
     assert event.first == event.last == pytest.approx(1_700_000_000.123)
     assert event.count == 1
-    assert _document(event)["lastTimestamp"] == "2023-11-14T22:13:20Z"
+    assert events._document(event)["lastTimestamp"] == "2023-11-14T22:13:20Z"
 
 
 def test_a_name_of_an_event_is_never_too_long() -> None:
     long = WEB._replace(name="a" * 235 + "." + "b" * 17)
-    assert len(first_record(long, "Normal", "R", "m", 1_700_000_000_123_456_789).name) <= 253
-    assert ".." not in first_record(long, "Normal", "R", "m", 1_700_000_000_123_456_789).name
+    assert len(events.first_record(long, "Normal", "R", "m", 1_700_000_000_123_456_789).name) <= 253
+    assert ".." not in events.first_record(long, "Normal", "R", "m", 1_700_000_000_123_456_789).name
 
 
 def test_the_same_again_counts_up_under_the_first_name() -> None:
@@ -88,24 +79,24 @@ def test_another_text_is_another_event() -> None:
 
 def test_the_tenth_text_begins_the_combined_event() -> None:
     teller = Teller()
-    for number in range(ALIKE - 1):
+    for number in range(events.ALIKE - 1):
         assert teller.said(f"took {number}") == Said(f"took {number}", 1)
-    assert teller.said("took 9") == Said(f"{COMBINED}took 9", 1)
-    assert teller.said("took 10") == Said(f"{COMBINED}took 10", 2)
+    assert teller.said("took 9") == Said(f"{events.COMBINED}took 9", 1)
+    assert teller.said("took 10") == Said(f"{events.COMBINED}took 10", 2)
 
 
 def test_ten_minutes_of_quiet_end_the_combining() -> None:
     teller = Teller()
     for number in range(12):
         teller.said(f"took {number}", number)
-    assert teller.said("took 12", 11 + 600) == Said(f"{COMBINED}took 12", 4)
+    assert teller.said("took 12", 11 + 600) == Said(f"{events.COMBINED}took 12", 4)
     assert teller.said("took 13", 11 + 600 + 600.5) == Said("took 13", 1)
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("Other", "Warning"), ("FailedGetPodsMetric", "Normal")])
 def test_events_of_another_reason_or_type_are_not_combined(reason: str, kind: str) -> None:
     teller = Teller()
-    for number in range(ALIKE - 1):
+    for number in range(events.ALIKE - 1):
         teller.said(f"took {number}")
     assert teller.said("took 9", 0.0, reason, kind) == Said("took 9", 1)
 
@@ -113,7 +104,7 @@ def test_events_of_another_reason_or_type_are_not_combined(reason: str, kind: st
 def test_twenty_five_go_at_once_then_one_in_five_minutes() -> None:
     teller = Teller()
     passed = [teller.said("again", number * 0.01) for number in range(40)]
-    assert [each is not None for each in passed] == [True] * int(BURST) + [False] * 15
+    assert [each is not None for each in passed] == [True] * int(events.BURST) + [False] * 15
     assert teller.said("again", 299) is None
     late = teller.said("again", 301)
     assert late is not None
@@ -145,4 +136,4 @@ def test_names_are_never_used_twice_for_new_events(told: list[tuple[str, float]]
     names = [event.name for event in made if event is not None and event.count == 1]
     assert len(set(names)) == len(names)
     forward = sum(max(0.0, later - sooner) for (_, sooner), (_, later) in itertools.pairwise(told))
-    assert sum(event is not None for event in made) <= BURST + forward / 300
+    assert sum(event is not None for event in made) <= events.BURST + forward / 300

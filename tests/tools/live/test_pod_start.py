@@ -10,13 +10,7 @@ from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
 from fastpath_tools.doctor.autoscaler_hops import advise, may_pull, pods_hop
 from fastpath_tools.doctor.hops import Improvement, Took
-from fastpath_tools.live.api_objects import (
-    InvolvedObject,
-    ObjectEvent,
-    PodDocument,
-    measure_pulls,
-    measure_starts,
-)
+from fastpath_tools.live import api_objects
 from fastpath_tools.live.facts import Probe, Pulls, Starts, Unread
 from tests.support.answers import answers
 from tests.tools.doctor.test_diagnosis import facts
@@ -34,7 +28,7 @@ def pod(
     restarts: int = 0,
     created: int = 0,
     containers: Any = (),
-) -> PodDocument:
+) -> api_objects.PodDocument:
     """Return a Ready pod; times are seconds since its creation, `created` since the first one."""
 
     def at(seconds: float) -> str:
@@ -55,7 +49,7 @@ def pod(
             "containerStatuses": [{"restartCount": restarts, "state": state}],
         },
     }
-    return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
+    return msgspec.convert(document, api_objects.PodDocument, dec_hook=decode_scalar)
 
 
 def times(
@@ -76,19 +70,19 @@ def times(
 
 
 def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
-    found = measure_starts(
+    found = api_objects.measure_starts(
         [pod(None, None, 10), pod(None, None, 30), pod(None, None, 12), pod(0, 1, 600, restarts=1)]
     )
 
     assert found is not None
     assert (found.times.count, found.times.total) == (3, Percentiles(12, 30))
     assert found.times.scheduled is None
-    assert measure_starts([pod(0, 1, 600, restarts=1)]) is None
-    assert measure_starts([]) is None
+    assert api_objects.measure_starts([pod(0, 1, 600, restarts=1)]) is None
+    assert api_objects.measure_starts([]) is None
 
 
 def test_the_parts_of_a_start() -> None:
-    found = measure_starts([pod(1, 3, 14), pod(1, 4, 14)])
+    found = api_objects.measure_starts([pod(1, 3, 14), pod(1, 4, 14)])
 
     assert found is not None
     assert found.times.scheduled == Percentiles(1, 1)
@@ -101,7 +95,7 @@ def test_the_newest_pods_weigh_most() -> None:
     slow = [pod(None, None, 60, created=number) for number in range(10)]
     quick = [pod(None, None, 20, created=100 + number) for number in range(10)]
 
-    found = measure_starts([*quick, *slow])
+    found = api_objects.measure_starts([*quick, *slow])
 
     assert found is not None
     assert found.times.total == Percentiles(20, 60)
@@ -111,7 +105,7 @@ def test_the_newest_pods_weigh_most() -> None:
 def test_the_probe_that_can_delay_most(containers: Any, probe: list[Any] | None) -> None:
     """It is that of the newest pod."""
     older = pod(0, 1, 14, containers=[{"name": "former", "readinessProbe": {"periodSeconds": 60}}])
-    found = measure_starts([pod(0, 1, 14, created=10, containers=containers), older])
+    found = api_objects.measure_starts([pod(0, 1, 14, created=10, containers=containers), older])
 
     assert found is not None
     assert found.probe == (None if probe is None else Probe(*probe))
@@ -122,9 +116,11 @@ def test_the_probe_that_can_delay_most(containers: Any, probe: list[Any] | None)
     [*answers("live/pod_start", "pulls"), ([("a", 'Successfully pulled image "' + "x" * 100_000)], None)],
 )
 def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: list[Any] | None) -> None:
-    events = [ObjectEvent(InvolvedObject(name), message) for name, message in messages]
+    events = [
+        api_objects.ObjectEvent(api_objects.InvolvedObject(name), message) for name, message in messages
+    ]
 
-    assert measure_pulls(events, {"a", "b", "c"}) == (pulls and Pulls(*pulls))
+    assert api_objects.measure_pulls(events, {"a", "b", "c"}) == (pulls and Pulls(*pulls))
 
 
 @pytest.mark.parametrize(("started", "looks"), [(None, False), (1, False), (2, True), (40, True)])
