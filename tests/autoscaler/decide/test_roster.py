@@ -2,6 +2,7 @@
 
 import weakref
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
@@ -63,8 +64,11 @@ def test_cpu_counts_from_the_nanosecond_at_which_the_initialization_period_ends(
     assert [count(0, 309), count(301, 309), count(303, 309)] == [2, 1, 0]
 
 
-def test_a_pod_without_a_start_is_not_ready_however_late_it_is() -> None:
-    pods = PodList([PodFacts("a", ready="True"), PodFacts("b", ready="True", started=0)])
+@pytest.mark.parametrize(
+    "others", [[], [PodFacts("b", ready="True", started=0)]], ids=["alone", "beside another"]
+)
+def test_a_pod_without_a_start_is_not_ready_however_late_it_is(others: list[PodFacts]) -> None:
+    pods = PodList([PodFacts("a", ready="True"), *others])
     for now in (SECOND, 3600 * SECOND):
         groups = roster.group(
             pods, observation.PodsReading({"a": 1, "b": 1}), observation.Settings(), now, cpu=True

@@ -8,11 +8,11 @@ import pytest
 
 from adapter.errors import ForbiddenError, InternalError, UnauthorizedError
 from adapter.model.identity import AccessVerdict, User
-from adapter.server.api.paths import VERSIONS
+from adapter.server.api.paths import VERSIONS, MetricRequest
 from adapter.server.api.routing import RequestLabels, Route, find_route
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
-from adapter.server.auth.authorization import Attributes, Authorizer
+from adapter.server.auth.authorization import Attributes, Authorizer, build_attributes
 from adapter.server.auth.client_cert import Peer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry.metrics import Monitoring
@@ -68,6 +68,13 @@ async def test_a_verdict_is_used_as_long_as_its_kind(verdict: AccessVerdict, sec
             if not authorizer.check_now(User("web"), Attributes("get", "/metrics")):
                 await authorizer.check(User("web"), Attributes("get", "/metrics"))
         assert len(reviewed) == count
+
+
+@pytest.mark.parametrize(("canonical", "name", "reviewed"), [("pods", "web", "pods web"), ("", None, "po *")])
+def test_the_object_of_a_review(canonical: str, name: str | None, reviewed: str) -> None:
+    request = MetricRequest("object", "custom.metrics.k8s.io", "v1beta2", "shop", "po", name, "load")
+    made = build_attributes(request, canonical, None, watch=False)
+    assert f"{made.resource} {made.name}" == reviewed
 
 
 def test_an_unreadable_certificate_is_refused() -> None:
