@@ -308,6 +308,12 @@ def test_whose_zero_it_is_follows_its_manager() -> None:
     assert (change, memory.conflicts.own_zero) == (None, False)
 
 
+def test_a_count_that_the_status_tells_is_not_assumed() -> None:
+    memory = Memory(status=SyncedScaler(10).decide(10).status)
+    _, change = memories.observe(PREPARED, memory, ScaleObservation(10, OWN), NOW)
+    assert change is None
+
+
 # -- publishing ----------------------------------------------------------------------------------------------
 
 TIMES = st.integers(NOW, NOW + LONGEST).map(FineInstant)

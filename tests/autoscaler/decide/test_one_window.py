@@ -107,6 +107,7 @@ def test_while_the_clock_is_in_doubt_no_window_ends() -> None:
     scaler = SyncedScaler(10, behavior={"scaleDown": {"stabilizationWindowSeconds": WINDOW}})
     assert scaler.counts([0, 10], 10) == [10, 10]
     scaler.constrain(doubt="its clock is wrong")
+    assert "ClockInDoubt" not in str(scaler.at(15, 10).status), "nothing would fall"
     assert scaler.counts([20, 25], 5) == [10, 10]
     scaler.constrain(doubt="")
     assert scaler.counts([31, 25 + WINDOW - 1, 25 + WINDOW + 1], 5) == [10, 10, 5]
