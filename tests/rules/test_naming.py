@@ -2,7 +2,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import NamingError, TemplateError
@@ -114,6 +114,7 @@ def go_expand(template: str, groups: list[str | None], names: Mapping[str, int])
 
 
 @pytest.mark.timeout(60)
+@example("$$a$b")
 @given(template=st.text(st.sampled_from("$${}01239_abx-"), max_size=12))
 def test_expansion_is_that_of_go(template: str) -> None:
     expression = matchers.compile_expression("^(?P<a>a)?(?P<b>b*)(c)(?P<a1>d)$")

@@ -37,6 +37,7 @@ def test_bad_syntax_and_other_parts_of_gos_language_are_refused_with_place_and_e
     [
         pytest.param(f"<<{'(' * 5000}1{')' * 5000}>>", id="parentheses"),
         pytest.param("<<if true>>" * 5000 + "<<end>>" * 5000, id="actions"),
+        pytest.param(f"<<{'(' * 51}1{')' * 51}>>", id="one too many"),
     ],
 )
 def test_deep_nesting_is_refused(text: str) -> None:
