@@ -7,8 +7,9 @@ and an HPA is due 15 s after its last sync. The shapes are those in which kube-b
 - `created`: from the first HPA that is created until the last one has read its metric;
 - `raised`: the load of all pods rises at once. The time is from the scrape that shows it to a count that is
   enough, for each workload;
-- the steady state: `sync` is the time between two requests for the metric of an HPA, `api_...` the requests
-  that the API server answers in a second, `..._cores` what each part takes.
+- the steady state, in the two syncs of each HPA after that: `sync` is the time between two requests for its
+  metric, `api_...` the requests that the API server answers itself in a second, `..._cores` what each part
+  takes.
 
 In the case `alone` the HPAs are as everywhere, and `fastpath serve` has their metric. In `boosted` they have
 boost, and `fastpath scale` reads the same Prometheus. `unsynced` and `unraised` are those to which a shape

@@ -282,7 +282,7 @@ def _run_case(name: str, keep: Callable[[str, Entry], None], *, tiny: bool) -> b
 
 
 def _read_entry(line: str) -> Entry | None:
-    """Return the entry on a line of a benchmark, None if there is none."""
+    """Return the entry on a line of a benchmark, None if the line is another."""
     try:
         entry = json.loads(line)
     except ValueError:
