@@ -112,7 +112,7 @@ all-namespaces annotate count message thorough certificate-authority build-arg c
 certificate-oidc-issuer clusterrole ignore-vuln containers force-conflicts dry-run ignore-not-found
 patch-file repo replicas server-side serviceaccount timeout token type user proxy-client-cert-file name
 fix format raw insecure-skip-tls-verify upgrade upgrade-package interleave pages strip-components
-enable-feature enable-apiservice-patching
+enable-feature enable-apiservice-patching kube-api-qps
 """
 OTHER_FLAGS = frozenset(_OTHER_FLAGS.split())
 
