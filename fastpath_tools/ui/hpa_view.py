@@ -26,7 +26,7 @@ from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
 from fastpath_tools.live import impossible
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
-from fastpath_tools.ui.sentence import UNKNOWN, in_unit_of_target
+from fastpath_tools.ui.sentence import UNKNOWN, values
 
 _LIMITED = {
     "TooManyReplicas": Restraint.HIGHEST,
@@ -218,7 +218,7 @@ def _ladder(facts: Facts, metrics: Sequence[views.MetricView], demands: Sequence
             yield Step("unavailable", (metric.name, metric.fault or "no value")).text()
         else:
             ratio = number(round(metric.ratio, 4))
-            value = f"{in_unit_of_target(metric)}, target {metric.target}"
+            value = "{}, target {}".format(*values(metric))
             yield f"{metric.name}: {value}: ratio {ratio}, asks for {next(rest)}"
     for condition in facts.conditions:
         yield f"{condition.type} {condition.status} ({condition.reason}): {condition.message}"

@@ -26,6 +26,8 @@ ROUNDED = 2
 UNKNOWN = "<unknown>"
 """What a metric has as current without a value."""
 
+_BINARY = (("", 1.0), (" KiB", 2.0**10), (" MiB", 2.0**20), (" GiB", 2.0**30), (" TiB", 2.0**40))
+
 
 class Sentence(NamedTuple):
     """How many replicas there are, why, what to change, and what comes next; `advice` is "" for nothing."""
@@ -87,13 +89,24 @@ def short(metric: MetricView) -> str:
     return name.removeprefix("pods metric ").removeprefix("external metric ")
 
 
-def in_unit_of_target(metric: MetricView) -> str:
-    """Return the current value in the unit of the target: 10.5 for 10500m at 10, and Mi at a target in Mi."""
-    unit = metric.target.lstrip("0123456789.")
-    if metric.current in {"", UNKNOWN} or unit == "%":
-        return metric.current
-    share = parse_quantity(metric.current).approximate() / parse_quantity(f"1{unit}").approximate()
-    return f"{number(round(share, 3))}{unit}"
+def values(metric: MetricView) -> tuple[str, str]:
+    """Return current value and target in one unit: 9.06 and 10, 1.2 GiB and 2 GiB, 63% and 70%."""
+    unit, size = "", 1.0
+    try:
+        target = parse_quantity(metric.target).approximate()
+    except ValueError:  # a share of requests
+        return metric.current, metric.target
+    if metric.target.endswith("i"):
+        unit, size = [each for each in _BINARY if each[1] <= max(target, 1.0)][-1]
+    current = metric.current
+    if current not in {"", UNKNOWN}:
+        current = _figure(parse_quantity(current).approximate() / size, unit)
+    return current, _figure(target / size, unit)
+
+
+def _figure(value: float, unit: str) -> str:
+    """Return a value with three digits, or as many as its whole part has."""
+    return (f"{value:,.0f}" if abs(value) >= 100 else number(float(f"{value:.3g}"))) + unit
 
 
 def demand(view: AutoscalerView) -> int | None:
@@ -115,7 +128,7 @@ def _asks(view: AutoscalerView, *, why: bool = False) -> str:
     metric, wanted = strongest(view), demand(view)
     if metric is None or wanted is None:
         return ""
-    value = f", {in_unit_of_target(metric)} at a target of {metric.target}," if why else ""
+    value = ", {} at a target of {},".format(*values(metric)) if why else ""
     return f"{short(metric)}{value} asks for {wanted}"
 
 
@@ -236,7 +249,7 @@ def _tolerated(view: AutoscalerView) -> _CountCause:
     share = None if metric is None else metric.ratio
     if metric is None or share is None:
         return _CountCause(State.OK, "the metrics are within tolerance of their targets")
-    value = f"{short(metric)} is {in_unit_of_target(metric)} at a target of {metric.target}"
+    value = "{} is {} at a target of {}".format(short(metric), *values(metric))
     replicas, ready = view.target.replicas, view.target.ready
     if replicas and ready is not None and 0 < ready < replicas and share > 1:
         pods = counted(replicas - ready, "pod that is", "pods that are")

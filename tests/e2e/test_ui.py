@@ -143,6 +143,33 @@ input.dispatchEvent(new Event("input", {bubbles: true}));
 READ = "document.querySelector('output[for=%s]').textContent"
 
 
+FAINT = """
+(() => {
+  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => {
+    const [r, g, b] = numbers(color).map((c) => (c <= 10 ? c / 3294.6 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = (node) => {
+    const color = getComputedStyle(node).backgroundColor;
+    return numbers(color)[3] === 0 && node.parentElement ? paper(node.parentElement) : color;
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  for (let node; (node = walker.nextNode()); ) {
+    const parent = node.parentElement;
+    if (!node.data.trim() || !parent.checkVisibility() || !parent.getClientRects().length) continue;
+    const style = getComputedStyle(parent);
+    const two = [light(parent.closest("svg") ? style.fill : style.color), light(paper(parent))];
+    const ratio = (Math.max(...two) + 0.05) / (Math.min(...two) + 0.05);
+    if (ratio < 4.5) found.push(`${node.data.trim()}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+})()
+"""
+"""The texts whose contrast is below that of WCAG 2, level AA."""
+
+
 class PastPage(NamedTuple):
     """An HPA with an hour of history, so that other settings can be tried."""
 
@@ -156,6 +183,21 @@ class PastPage(NamedTuple):
         past = autoscaler_views.history(point(-3600, 4), point(-2400, 12, 4), point(-2100, 4))
         reading = AutoscalerReading(autoscaler_views.view(history=past), examined)
         return autoscaler_page.render(self.templates, reading, query)
+
+
+async def test_each_text_is_readable_on_screens_and_paper(browser: Browser) -> None:
+    templates = Templates("/token/")
+    server = PageServer("token", templates, lambda _: PastPage(templates))
+    async with server.listening(0) as port:
+        for media, width, dark in (("screen", 1280, False), ("screen", 390, True), ("print", 700, True)):
+            tab = await browser.tab(width=width)
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            await tab.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
+            await tab.open(f"http://127.0.0.1:{port}/token/?target=65")
+            await wait_tree(tab, lambda tree: "Other writers" in headings(tree, 2))
+            assert await tab.evaluate(FAINT) == []
+            size = (await tab.call("Page.getLayoutMetrics"))["cssContentSize"]["width"]
+            assert size == width, "nothing is wider than the page"
 
 
 async def test_what_stands_beside_an_input_follows_it(browser: Browser) -> None:

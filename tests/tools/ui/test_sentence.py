@@ -114,9 +114,9 @@ def test_what_only_boost_lacks_is_not_why_the_count_is_what_it_is() -> None:
     assert sentence.describe(view(Restraint.HIGHEST), both).cause == "Fastpath has no value of load: gone"
 
 
-@pytest.mark.parametrize(("current", "target", "text"), answers("ui/sentence", "units"))
-def test_a_value_has_the_unit_of_its_target(current: str, target: str, text: str) -> None:
-    assert sentence.in_unit_of_target(MetricView(name="load", current=current, target=target)) == text
+@pytest.mark.parametrize(("current", "target", "value", "at"), answers("ui/sentence", "units"))
+def test_a_value_has_the_unit_of_its_target(current: str, target: str, value: str, at: str) -> None:
+    assert sentence.values(MetricView(name="load", current=current, target=target)) == (value, at)
 
 
 def undecided(restraint: Restraint | None, wanted: int | None, **changes: Any) -> AutoscalerView:
