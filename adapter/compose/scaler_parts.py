@@ -10,7 +10,6 @@ from adapter.autoscaler.controller.actuator import Actuator
 from adapter.autoscaler.controller.autoscaler_sources import AutoscalerSource, BoostedHPAs
 from adapter.autoscaler.controller.changes import Changes
 from adapter.autoscaler.controller.cost_keeper import CostKeeper
-from adapter.autoscaler.controller.large_namespaces import LargeNamespaces
 from adapter.autoscaler.controller.registry import AutoscalerRegistry
 from adapter.autoscaler.decide.sync import Event
 from adapter.autoscaler.inputs.follower import TargetFollowers
@@ -70,7 +69,6 @@ class ScalerCaches:
             "scaler: rivals": self.rivals.hpas.run(),
             "scaler: scraped pods": self._scrapes.run(),
             "scaler: scraped endpoints": self._endpoints.run(),
-            "scaler: large namespaces": LargeNamespaces(self.registry, runtime.monitoring).run(),
             "scaler: autoscalers": self.autoscalers.run(),
             "scaler: floors": self.floors.run(),
             "scaler: schedules": self.schedules.cache.run(),

@@ -161,13 +161,6 @@ def test_one_scaler_without_leases_is_alone(bench: UnsyncedScaler) -> None:
     assert bench.scaler.count_scalers() == 1
 
 
-def test_large_namespaces_are_looked_for(bench: UnsyncedScaler) -> None:
-    caches, scaling = bench.scaler.tasks()
-    for coroutine in (*caches.values(), scaling):
-        coroutine.close()
-    assert "scaler: large namespaces" in caches
-
-
 def test_an_hpa_that_cannot_be_read_is_reported(bench: UnsyncedScaler) -> None:
     metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "resourceVersion": "1"}
     raw = msgspec.json.encode({"metadata": metadata, "spec": {"scaleTargetRef": {"kind": "Deployment"}}})

@@ -246,6 +246,3 @@ class AutoscalerRegistry:
     def delayed(self, key: Key) -> None:
         """Note that metrics of an autoscaler wait for the query budget."""
         self.changes.note_event(key, _METRICS_DELAYED)
-
-    def names(self) -> Iterator[Key]:
-        return iter(()) if self.controller is None else self.controller.names()
