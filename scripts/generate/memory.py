@@ -82,6 +82,10 @@ USAGE = 16 * (180 + comparing.BEYOND) / history.STEP + 700
 """What is kept of the usage that a pod exposes, where that of its container covers three minutes."""
 
 
+PAST_HOUR = 2048
+"""The changes of the last hour of an autoscaler, on average: `tests/autoscaler/test_past_hour.py`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """What is stated, because no setting bounds it."""
@@ -161,6 +165,7 @@ def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
         yield Bound("forecasts of autoscalers, as stated", shown)
         yield Bound("own CPU of 10 pods of each autoscaler", USAGE * PODS * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)
+        yield Bound("changes of the last hour, as stated", PAST_HOUR * load.autoscalers)
         yield Bound("pending events", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:
         yield Bound("floors, read and pending", 3 * publisher.LIMIT)

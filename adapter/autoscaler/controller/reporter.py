@@ -34,7 +34,7 @@ from adapter.telemetry.metrics import Monitoring
 PER_AUTOSCALER = 100
 IN_ALL = 20_000
 
-ROOM = 64 * 1024 * 1024
+ROOM = 56 * 1024 * 1024
 """The bytes of all entries, estimated. An entry has a value for each pod and metric, so a number alone is no
 bound."""
 
