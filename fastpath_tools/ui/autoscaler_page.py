@@ -5,15 +5,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from adapter.errors import FastpathError, RunError
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
-from adapter.model.autoscaling.view import AutoscalerView
 from fastpath_tools.doctor.command import Doctor
-from fastpath_tools.doctor.hops import Hop, Total, seconds, total
+from fastpath_tools.doctor.hops import Hop, Total, total
 from fastpath_tools.ui import axis, fleet_page, sentence, what_if
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading, hops_by_metric
 from fastpath_tools.ui.fleet_reading import FleetReader
@@ -49,7 +48,7 @@ def render(templates: Templates, reading: AutoscalerReading, query: Query) -> Co
     why = sentence.describe(view, examination)
     spans = {name: urlencode({**query, "span": name}) for name in axis.SPANS}
     facts: dict[str, dict[str, Any]] = {
-        "sentence": {"view": view, "why": why, "figures": figures(view), "notes": reading.notes},
+        "sentence": {"view": view, "why": why, "words": sentence, "notes": reading.notes},
         "axis": {"axis": axis.draw(view, query.get("span", "")), "view": view, "spans": spans},
         "chain": {"chains": [_block(*chain, why.cause) for chain in hops_by_metric(view, examination)]},
         "ladder": {"last": view.last, "steps": () if view.last is None else view.last.trace[:_STEPS]},
@@ -64,36 +63,6 @@ def render(templates: Templates, reading: AutoscalerReading, query: Query) -> Co
     }
     sections = [templates.section(name, f"autoscaler_{name}.html", **shown) for name, shown in facts.items()]
     return Content(f"{view.namespace}/{view.name}", sections)
-
-
-class Figure(NamedTuple):
-    """A number with its unit, and what it is compared with; `is_bad` where it is a fault."""
-
-    name: str
-    value: str
-    beside: str = ""
-    is_bad: bool = False
-
-
-def figures(view: AutoscalerView) -> Iterator[Figure]:
-    """Yield the counts, their limits, the metric that asks for the most, and the age of the oldest value."""
-    target, limits = view.target, view.limits
-    yield Figure("replicas", _shown(target.replicas))
-    yield Figure("wanted", _shown(sentence.demand(view)))
-    yield Figure("Ready", _shown(target.ready))
-    least = max(limits.min, limits.floor, limits.forecast)
-    yield Figure("limits", f"{least} to {limits.max}", "floor" if least > limits.min else "")
-    if (metric := sentence.strongest(view)) is not None:
-        current, wanted = sentence.values(metric)
-        yield Figure(sentence.short(metric), current, f"of {wanted}")
-    ages = [metric.age for metric in view.metrics if metric.age is not None]
-    if ages:
-        is_late = any(metric.overdue for metric in view.metrics)
-        yield Figure("oldest value", seconds(max(ages)), "too old" if is_late else "", is_late)
-
-
-def _shown(count: int | None) -> str:
-    return "?" if count is None else str(count)
 
 
 class ChainRow(NamedTuple):
