@@ -15,6 +15,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from tests.boost.configmaps import JSON, Store
 from tests.boost.floorterms import NAMESPACE, FloorProcess, config_map, entry, watching
 from tests.kubernetes.apiclient import connected
+from tests.support.answers import answers
 from tests.support.waiting import other_work
 
 pytestmark = pytest.mark.looptime
@@ -159,14 +160,7 @@ async def test_a_late_response_does_not_replace_a_later_list(running: FloorProce
     assert found(recent) == {"a": 9}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("{", id="cut off"),
-        pytest.param('{"replicas": "many"}', id="a text"),
-        pytest.param("8", id="plain"),
-    ],
-)
+@pytest.mark.parametrize("text", answers("boost/view", "an_entry_that_cannot_be_read_fails_the_read"))
 async def test_an_entry_that_cannot_be_read_fails_the_read(running: FloorProcess, text: str) -> None:
     await begun(running)
     running.store.edit("fastpath-floors-slice-00", lambda document: document["data"].update(c=text))

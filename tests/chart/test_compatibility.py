@@ -18,6 +18,7 @@ from adapter.config.options import SERVE
 from tests.chart import charts
 from tests.chart.charts import NOTES
 from tests.support import rendered
+from tests.support.answers import answers
 from tests.support.rendered import JSON, Objects
 
 Values = dict[str, Any]
@@ -51,14 +52,7 @@ def identity(each: JSON) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "overrides", "fullname", "short"),
-    [
-        ("prometheus-adapter", {}, "prometheus-adapter", "prometheus-adapter"),
-        ("metrics", {}, "metrics-prometheus-adapter", "prometheus-adapter"),
-        ("my-prometheus-adapter-2", {}, "my-prometheus-adapter-2", "prometheus-adapter"),
-        ("metrics", {"nameOverride": "adapter"}, "metrics-adapter", "adapter"),
-        ("metrics", {"fullnameOverride": "adapter"}, "adapter", "prometheus-adapter"),
-    ],
+    ("name", "overrides", "fullname", "short"), answers("chart/compatibility", "names_are_theirs")
 )
 def test_names_are_theirs(name: str, overrides: Values, fullname: str, short: str) -> None:
     objects = render({**MODE, **overrides}, name=name)
@@ -68,13 +62,7 @@ def test_names_are_theirs(name: str, overrides: Values, fullname: str, short: st
 
 
 @pytest.mark.parametrize(
-    "repository",
-    [
-        "registry.k8s.io/prometheus-adapter/prometheus-adapter",
-        "k8s.gcr.io/prometheus-adapter/prometheus-adapter",
-        "directxman12/k8s-prometheus-adapter-amd64",
-        "docker.io/directxman12/k8s-prometheus-adapter",
-    ],
+    "repository", answers("chart/compatibility", "their_image_is_replaced_and_the_notes_say_so")
 )
 def test_their_image_is_replaced_and_the_notes_say_so(repository: str) -> None:
     image = {"repository": repository, "tag": "v0.12.0"}

@@ -14,6 +14,7 @@ from fastpath_tools.live import chart_values as helm_values
 from scripts.generate import chart_values
 from tests.chart import charts
 from tests.chart.charts import NOTES
+from tests.support.answers import answers
 
 Values = dict[str, Any]
 
@@ -260,14 +261,7 @@ def test_no_old_replica_sets_are_kept() -> None:
 
 @pytest.mark.parametrize(
     ("url", "namespace", "warned"),
-    [
-        ("http://prometheus.observability.svc", "monitoring", True),
-        ("https://prometheus.observability.svc.cluster.local", "monitoring", True),
-        ("http://prometheus.{{ .Release.Namespace }}.svc", "monitoring", True),
-        ("http://prometheus.observability.svc", "observability", False),
-        ("http://prometheus.example.com", "monitoring", False),
-        ("http://10.0.0.1", "monitoring", False),
-    ],
+    answers("chart/values", "a_policy_that_cuts_off_prometheus_is_named_in_the_notes"),
 )
 def test_a_policy_that_cuts_off_prometheus_is_named_in_the_notes(
     url: str,

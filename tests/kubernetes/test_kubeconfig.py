@@ -16,6 +16,7 @@ from adapter.kubernetes import credentials
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.listener import Listener
 from tests.kubernetes.test_credentials import write_kubeconfig
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -98,15 +99,7 @@ async def test_a_token_that_kubectl_has_renewed_is_used(
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        pytest.param("oidc: failed to refresh access token", {"refresh-token": "old"}, id="refused"),
-        pytest.param(
-            "certificate of .* is not accepted", {"idp-certificate-authority": ""}, id="not trusted"
-        ),
-        pytest.param("an id-token that is valid, or a refresh-token", {"refresh-token": ""}, id="none"),
-        pytest.param(r"another program writes .*remove .*config\.lock", {}, id="locked"),
-    ],
+    ("reason", "said"), answers("kubernetes/kubeconfig", "a_token_that_cannot_be_renewed")
 )
 async def test_a_token_that_cannot_be_renewed(
     reason: str,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import tools
+from tests.support.answers import answers
 
 ROOT = Path(__file__).parents[2]
 _SETTINGS = """\
@@ -67,33 +68,12 @@ def test_what_is_beyond_a_budget_fails(tmp_path: Path, modules: dict[str, str], 
     assert check(tmp_path, **modules) == (1, "", f"{message}\n")
 
 
-@pytest.mark.parametrize(
-    "reader",
-    [
-        "show(state.spec.mode)\n",
-        "spec = state.spec\nshow(spec.mode)\n",
-        "def show(spec: FastPathAutoscalerSpec): ...\nshow(spec.mode)\n",
-        "replace(state.spec, mode=1)\n",
-        "FastPathAutoscalerSpec(mode=1)\n",
-        "fault = 'spec.mode is wrong'\n",
-        "def read() -> FastPathAutoscalerSpec: ...\nread('mode')\n",
-    ],
-)
+@pytest.mark.parametrize("reader", answers("project/check_budgets", "a_field_that_many_modules_name_fails"))
 def test_a_field_that_many_modules_name_fails(tmp_path: Path, reader: str) -> None:
     line = "modules that name spec.mode (package/one.py, package/two.py): 2, 1 more than the budget of 1\n"
     assert check(tmp_path, one=_SPEC, two=reader) == (1, "", line)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        "show(spec.mode)\n",
-        "show(forecast.mode)\n",
-        "'spec.mode'\n",
-        "fault = 'mode'\n",
-        "show(state.spec.time_zone, 'timeZone')\n",
-    ],
-    ids=["spec of something else", "field of something else", "docstring", "word", "budget of its own"],
-)
+@pytest.mark.parametrize("other", answers("project/check_budgets", "what_names_no_field_too_often"))
 def test_what_names_no_field_too_often(tmp_path: Path, other: str) -> None:
     assert check(tmp_path, one=_SPEC, two=other) == (0, "", "")

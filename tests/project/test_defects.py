@@ -7,6 +7,7 @@ import pytest
 
 from scripts import seeded_defects as defects
 from tests.support import tools
+from tests.support.answers import answers
 
 EXAMPLE = """tests: tests/model
 
@@ -39,21 +40,7 @@ def test_each_is_found_by_a_test_of_the_tree() -> None:
         assert set(names) <= modules[path], f"{defect.package}: {defect.name}: no test {defect.found_by}"
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("== A\nfrom: mutation\n", "p.diff: no line `tests: PATH ...` before the first defect"),
-        ("tests: t\n== A\n--- a.py\n-b\n", "p.diff: A: `from:` and a changed line are needed"),
-        (
-            "tests: t\n== A\nfrom: mutation\n--- a.py\n b\n",
-            "p.diff: A: `from:` and a changed line are needed",
-        ),
-        (
-            "tests: t\n== A\nfrom: x\nwhy\n",
-            "p.diff: A: the line 'why' is neither a fact nor part of a change",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "fault"), answers("project/defects", "what_is_not_a_defect"))
 def test_what_is_not_a_defect(text: str, fault: str) -> None:
     with pytest.raises(defects.DefectError) as raised:
         defects.parse("p", text)

@@ -23,6 +23,7 @@ import yaml
 
 from tests.chart import charts
 from tests.support import tools
+from tests.support.answers import answers
 
 ROOT = Path(__file__).parents[2]
 DIGEST = f"sha256:{'ab' * 32}"
@@ -206,15 +207,7 @@ def helm() -> None:
 
 @pytest.mark.usefixtures("helm")
 @pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {
-            "compatibility": "prometheus-adapter",
-            "image": {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter", "tag": ""},
-        },
-    ],
-    ids=["no values", "values of a release of prometheus-adapter"],
+    "values", answers("project/release", "the_package_names_the_version_and_the_published_image")
 )
 def test_the_package_names_the_version_and_the_published_image(
     values: dict[str, Any], tmp_path: Path

@@ -9,6 +9,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant, span_of
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.world.scalewrites import NATIVE, Audit, Place, follow
 
@@ -69,13 +70,7 @@ def test_each_write_has_its_author() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "later", "counted"),
-    [
-        pytest.param(8, 1, [8], id="below what was raised"),
-        pytest.param(9, 1, [], id="within tolerance"),
-        pytest.param(8, 11, [], id="no longer held"),
-        pytest.param(12, 1, [], id="a raise"),
-    ],
+    ("after", "later", "counted"), answers("project/scalewrites", "reversals_are_counted")
 )
 def test_reversals_are_counted(after: int, later: float, counted: list[int]) -> None:
     case = AuditedTarget()

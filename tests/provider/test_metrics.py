@@ -21,6 +21,7 @@ from adapter.model.metrics import ExternalAnswer, SeriesInfo
 from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.prometheus import query_cache
 from tests.support import waiting
+from tests.support.answers import answers
 from tests.support.clock import WALL
 from tests.support.waiting import other_work, running
 from tests.support.world import (
@@ -237,20 +238,7 @@ async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> Non
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("pods", "pods"),
-        ("pod", "pods"),
-        ("Pods", "pods"),
-        ("pods.", "pods"),
-        ("deployments", "deployments.apps"),
-        ("Deployment.apps", "deployments.apps"),
-        ("deployments.app", "deployments.apps"),
-        ("deployments.apps", "deployments.apps"),
-        ("po", None),
-        ("widgets.example.com", None),
-        ("", None),
-    ],
+    ("written", "name"), answers("provider/metrics", "the_name_under_which_a_resource_is_authorized")
 )
 async def test_the_name_under_which_a_resource_is_authorized(written: str, name: str | None) -> None:
     async with serving(RULES) as here:

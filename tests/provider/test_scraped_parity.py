@@ -17,6 +17,7 @@ from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
+from tests.support.answers import answers
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.scraping import LoneScraper, evaluate, parse, record
@@ -116,17 +117,7 @@ def test_a_query_gives_what_prometheus_gives(
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        (
-            "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(depth{<<.LabelMatchers>>}) by (pod, "
-            "namespace)"
-        ),
-        (
-            "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / on(pod, namespace) "
-            "sum(depth{<<.LabelMatchers>>}) by (pod, namespace)"
-        ),
-    ],
+    "query", answers("provider/scraped_parity", "sides_that_are_refused_because_they_never_match_do_not")
 )
 def test_sides_that_are_refused_because_they_never_match_do_not(
     recorded: PrometheusServer, query: str

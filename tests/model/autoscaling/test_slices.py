@@ -18,15 +18,7 @@ NAMES = [f"pod-{number}" for number in range(70)]
 
 
 @pytest.mark.parametrize(
-    ("text", "digest"),
-    [
-        ("", 0xCBF29CE484222325),
-        ("a", 0xAF63DC4C8601EC8C),
-        ("b", 0xAF63DF4C8601F1A5),
-        ("foo", 0xDCB27518FED9D577),
-        ("foobar", 0x85944171F73967E8),
-        ("chongo was here!\n", 0x46810940EFF5F915),
-    ],
+    ("text", "digest"), answers("autoscaling/slices", "the_hash_has_the_published_values")
 )
 def test_the_hash_has_the_published_values(text: str, digest: int) -> None:
     """From the test suite of FNV, http://www.isthe.com/chongo/tech/comp/fnv/."""

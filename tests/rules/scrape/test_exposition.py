@@ -107,13 +107,7 @@ def test_openmetrics_that_cannot_be_read_is_said(body: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "openmetrics"),
-    [
-        ("application/openmetrics-text; version=1.0.0; charset=utf-8", True),
-        ("Application/OpenMetrics-Text", True),
-        ("text/plain; version=0.0.4", False),
-        ("", False),
-    ],
+    ("content_type", "openmetrics"), answers("scrape/exposition", "the_format_is_known_by_its_type")
 )
 def test_the_format_is_known_by_its_type(content_type: str, openmetrics: bool) -> None:  # noqa: FBT001 - a column of the table
     assert exposition.is_openmetrics(content_type) is openmetrics

@@ -95,13 +95,7 @@ def test_pattern_of_labels(text: str, pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "groups"),
-    [
-        ("kube_apps_deployment", {"group": "apps", "resource": "deployment"}),
-        ("kube_networking_k8s_io_ingress", {"group": "networking", "resource": "k8s_io_ingress"}),
-        ("kube__pod", None),
-        ("xkube_apps_deployment", None),
-    ],
+    ("label", "groups"), answers("template/template", "the_pattern_recognizes_labels_lazily")
 )
 def test_the_pattern_recognizes_labels_lazily(label: str, groups: dict[str, str] | None) -> None:
     match = re2.compile(template.LabelTemplate("kube_<<.Group>>_<<.Resource>>").pattern()).search(label)

@@ -55,13 +55,7 @@ def test_may_name(query: str, name: str, *, takes: bool) -> None:
     assert preview.may_name(query, name) is takes
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("sum(x)", "it is an expression, not a selector of series"),
-        ("x{", "unexpected end of input inside braces"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), answers("live/preview", "parse_selector"))
 def test_parse_selector(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         preview.parse_selector(text)
