@@ -31,17 +31,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 CLOCK = SystemClock()
 STARTUP = 7
 EVERY = 15
-RULES = """
-rules:
-- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
-  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
-externalRules:
-- seriesQuery: 'queue_depth'
-  resources: {namespaced: false}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
-"""
+RULES = (Path(__file__).parents[1] / "data" / "rules" / "doctor.yaml").read_text()
 QUEUE: dict[str, Any] = {
     "type": "External",
     "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "5"}},

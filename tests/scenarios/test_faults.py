@@ -36,21 +36,7 @@ from tests.world.mount import Mount
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
 
 # `load` gives up its last answer soon, `steady` after the 30 s that every rule has unless it says otherwise.
-RULES = """
-rules:
-- seriesQuery: 'load{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-  maxAge: 300ms
-- seriesQuery: 'steady{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-externalRules:
-- seriesQuery: 'queue_depth{namespace!=""}'
-  resources: {overrides: {namespace: {resource: namespace}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-  maxAge: 300ms
-"""
+RULES = (Path(__file__).parents[1] / "data" / "rules" / "steady.yaml").read_text()
 RIGHT = {"web-0": "10", "web-1": "20", "web-2": "30"}
 DEPTHS = {"mail": "5", "orders": "9"}
 SHORT = ("--metrics-ttl=50ms", "--prometheus-attempt-timeout=250ms", "--prometheus-timeout=400ms")

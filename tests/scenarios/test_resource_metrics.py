@@ -17,33 +17,7 @@ from tests.world.workloads import CLOCK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-RULES = """
-rules:
-- seriesQuery: 'load{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-externalRules:
-- seriesQuery: 'queue_depth'
-  resources: {overrides: {namespace: {resource: namespace}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-resourceRules:
-  cpu:
-    containerQuery: >-
-      sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{container!="",<<.LabelMatchers>>}[2m]))
-    nodeQuery: >-
-      sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{id="/",<<.LabelMatchers>>}[2m]))
-    resources:
-      overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
-    containerLabel: container
-  memory:
-    containerQuery: >-
-      sum by (<<.GroupBy>>) (container_memory_working_set_bytes{container!="",<<.LabelMatchers>>})
-    nodeQuery: 'sum by (<<.GroupBy>>) (container_memory_working_set_bytes{id="/",<<.LabelMatchers>>})'
-    resources:
-      overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
-    containerLabel: container
-  window: 2m
-"""
+RULES = (Path(__file__).parents[1] / "data" / "rules" / "pods-and-nodes.yaml").read_text()
 MIB = 1024 * 1024
 
 # Cores and bytes by namespace, pod and container; and those of the nodes.

@@ -18,24 +18,7 @@ from tests.world.workloads import CLOCK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-RULES = """
-rules:
-- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
-  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)'
-- seriesQuery: 'hits{namespace!="",ingress!=""}'
-  resources: {template: '<<.Resource>>'}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-- seriesQuery: 'load{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-  maxAge: 500ms
-externalRules:
-- seriesQuery: 'queue_depth'
-  resources: {overrides: {namespace: {resource: namespace}}}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-"""
+RULES = (Path(__file__).parents[1] / "data" / "rules" / "every-api.yaml").read_text()
 PODS = {"web-0": 10.0, "web-1": 20.0, "web-2": 30.0}
 
 

@@ -55,40 +55,7 @@ PATIENCE = 15.0
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600 if LONG else 120)]
 
-RULES = """
-rules:
-- seriesQuery: 'hushed_load{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {matches: '^hushed_(.*)$', as: '${1}'}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-  ttl: 10ms
-  maxAge: 20ms
-- seriesQuery: 'hushed_heat{node!=""}'
-  resources: {overrides: {node: {resource: node}}}
-  name: {matches: '^hushed_(.*)$', as: '${1}'}
-  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-- seriesQuery: 'hushed_broken{namespace!="",pod!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {matches: '^hushed_(.*)$', as: '${1}'}
-  metricsQuery: 'hushed_function(<<.Series>>{<<.LabelMatchers>>})'
-externalRules:
-- seriesQuery: 'hushed_depth'
-  resources: {overrides: {namespace: {resource: namespace}}}
-  name: {matches: '^hushed_(.*)$', as: '${1}'}
-  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
-resourceRules:
-  cpu:
-    containerQuery: 'sum by (<<.GroupBy>>) (hushed_cpu{container!="",<<.LabelMatchers>>})'
-    nodeQuery: 'sum by (<<.GroupBy>>) (hushed_cpu{id="/",<<.LabelMatchers>>})'
-    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
-    containerLabel: container
-  memory:
-    containerQuery: 'sum by (<<.GroupBy>>) (hushed_memory{container!="",<<.LabelMatchers>>})'
-    nodeQuery: 'sum by (<<.GroupBy>>) (hushed_memory{id="/",<<.LabelMatchers>>})'
-    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
-    containerLabel: container
-  window: 1m
-"""
+RULES = (Path(__file__).parents[2] / "data" / "rules" / "hushed.yaml").read_text()
 
 BACKEND_FAILED = frozenset(
     {

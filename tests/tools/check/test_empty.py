@@ -32,23 +32,7 @@ WIDGET = APIResource(
     "x.io", "v1", "widgets", "widget", "Widget", namespaced=False, verbs=frozenset(), preferred=True
 )
 CATALOGUE = Catalogue([*BUILTIN, WIDGET])
-RULES = """
-rules:
-- seriesQuery: load
-  resources:
-    overrides:
-      namespace: {resource: namespace}
-      pod: {resource: pod}
-      node: {resource: node}
-      widget: {resource: widget}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-- seriesQuery: load
-  resources: {overrides: {pod: {resource: pod}}}
-  name: {as: anywhere}
-  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
-externalRules:
-- {seriesQuery: load, name: {as: backlog}, metricsQuery: x}
-"""
+RULES = (Path(__file__).parents[2] / "data" / "rules" / "overrides.yaml").read_text()
 SERIES = series({"__name__": "load", "namespace": "a", "pod": "b", "node": "c", "widget": "d"})
 
 
