@@ -12,16 +12,7 @@ from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import NONE, Alternative, CandidateFigures, ReplayFigures
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.timestamps import SECOND
-from fastpath_forecast import judge
-from fastpath_forecast.alternative import (
-    CLOSE,
-    MOST_REPLAYS,
-    Alternatives,
-    Curve,
-    HigherMinimum,
-    LowerTarget,
-    Rounding,
-)
+from fastpath_forecast import alternative, judge
 from fastpath_forecast.grid import DAY
 from fastpath_forecast.replay import JudgedDays, SplitFigures, go_on
 from fastpath_forecast.simulate.policies import read_policy
@@ -46,7 +37,7 @@ class FallingShortage:
     def guess(self, extra: float) -> float:
         return 80 * extra
 
-    def exact(self, value: float, rounded: Rounding) -> float:
+    def exact(self, value: float, rounded: alternative.Rounding) -> float:
         return self.step * rounded(value / self.step) if self.step else value
 
     def replay(self, value: float) -> CandidateFigures:
@@ -59,14 +50,16 @@ class FallingShortage:
 
 def test_the_shortage_at_the_same_pods_is_between_those_of_two_replays() -> None:
     line = FallingShortage()
-    assert Curve(line, figures(1000, 1000)).at(figures(0, 1050)) == Alternative("x 50.0", 950.0, 475.0)
-    assert len(line.replayed) <= MOST_REPLAYS
-    assert min(abs(value - 50) for value in line.replayed) <= CLOSE * 1050
+    assert alternative.Curve(line, figures(1000, 1000)).at(figures(0, 1050)) == Alternative(
+        "x 50.0", 950.0, 475.0
+    )
+    assert len(line.replayed) <= alternative.MOST_REPLAYS
+    assert min(abs(value - 50) for value in line.replayed) <= alternative.CLOSE * 1050
 
 
 def test_replays_are_shared_by_candidates() -> None:
     line = FallingShortage()
-    curve = Curve(line, figures(1000, 1000))
+    curve = alternative.Curve(line, figures(1000, 1000))
     curve.at(figures(0, 1050))
     before = len(line.replayed)
     curve.at(figures(0, 1050.5))
@@ -76,17 +69,19 @@ def test_replays_are_shared_by_candidates() -> None:
 @pytest.mark.parametrize("pods", [900, 1000])
 def test_no_more_pods_have_no_alternative(pods: float) -> None:
     line = FallingShortage()
-    assert Curve(line, figures(1000, 1000)).at(figures(0, pods)) is None
+    assert alternative.Curve(line, figures(1000, 1000)).at(figures(0, pods)) is None
 
 
 def test_a_change_that_cannot_take_all_pods_counts_with_those_it_takes() -> None:
-    curve = Curve(FallingShortage(most=30.0), figures(1000, 1000))
+    curve = alternative.Curve(FallingShortage(most=30.0), figures(1000, 1000))
     assert curve.at(figures(0, 1050)) == Alternative("x 30.0", 970.0, 485.0)
 
 
 def test_values_that_a_spec_can_have_enclose_the_pods() -> None:
     line = FallingShortage(step=40.0)
-    assert Curve(line, figures(1000, 1000)).at(figures(0, 1050)) == Alternative("x 50.0", 950.0, 475.0)
+    assert alternative.Curve(line, figures(1000, 1000)).at(figures(0, 1050)) == Alternative(
+        "x 50.0", 950.0, 475.0
+    )
     assert set(line.replayed) <= {40.0, 80.0}
     assert len(line.replayed) == len(set(line.replayed))
 
@@ -100,7 +95,7 @@ class Flat(FallingShortage):
 
 
 def test_a_change_without_an_effect_is_no_alternative() -> None:
-    assert Curve(Flat(), figures(1000, 1000)).at(figures(0, 1050)) is None
+    assert alternative.Curve(Flat(), figures(1000, 1000)).at(figures(0, 1050)) is None
 
 
 # -- the three changes ---------------------------------------------------------------------------------------
@@ -129,7 +124,7 @@ class ReplayedDemand(NamedTuple):
     days: JudgedDays
     limits: Limits
     none: CandidateFigures
-    alternatives: Alternatives
+    alternatives: alternative.Alternatives
 
     def beat(self, whole: ReplayFigures) -> Alternative:
         """Return the best change for the pods of a candidate of these figures."""
@@ -142,7 +137,7 @@ class ReplayedDemand(NamedTuple):
 def world_of(demand: Callable[[int], Demand]) -> ReplayedDemand:
     days, limits = days_of(demand(2)), judge.build_limits(case_of(demand(2), SETTINGS))
     none = days.run(NONE)
-    return ReplayedDemand(days, limits, none, Alternatives(days, none, limits, 300 * SECOND))
+    return ReplayedDemand(days, limits, none, alternative.Alternatives(days, none, limits, 300 * SECOND))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +166,7 @@ def test_one_alternative_that_is_not_beaten_is_enough() -> None:
 
 def test_what_a_pod_serves_stays_with_a_lower_target() -> None:
     days = days_of(np.full(MINUTES, 10.0))
-    none, lower = days.run(NONE), LowerTarget(days).replay(0.25)
+    none, lower = days.run(NONE), alternative.LowerTarget(days).replay(0.25)
     assert none.whole.pods == 10 * DAY
     assert lower.whole.pods == pytest.approx(12.5 * DAY, rel=0.05)
     assert lower.whole.shortage == none.whole.shortage == 0
@@ -191,7 +186,7 @@ def test_what_a_pod_serves_stays_with_a_lower_target() -> None:
     ],
 )
 def test_a_lower_target_is_named_as_the_spec_has_it(spec: FastPathAutoscaler, policy: str, said: str) -> None:
-    assert LowerTarget(days_of(np.full(MINUTES, 10.0), spec, policy)).describe(0.25) == said
+    assert alternative.LowerTarget(days_of(np.full(MINUTES, 10.0), spec, policy)).describe(0.25) == said
 
 
 def test_a_utilization_is_in_whole_per_cent() -> None:
@@ -199,7 +194,9 @@ def test_a_utilization_is_in_whole_per_cent() -> None:
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
     }
-    change = LowerTarget(days_of(bursts(1), read_spec(FastPathAutoscaler, [metric], maxReplicas=9)))
+    change = alternative.LowerTarget(
+        days_of(bursts(1), read_spec(FastPathAutoscaler, [metric], maxReplicas=9))
+    )
     assert change.exact(0.1, round) == pytest.approx(60 / 55 - 1)
     assert change.describe(change.exact(0.1, round)) == "target 55"
 
@@ -208,7 +205,7 @@ def test_the_minimum_that_takes_some_pods_follows_from_the_counts() -> None:
     days = days_of(bursts(2))
     pods = days.run(NONE).whole.pods
     limits = judge.build_limits(case_of(bursts(2), SETTINGS))
-    change = HigherMinimum(days, limits)
+    change = alternative.HigherMinimum(days, limits)
     assert change.guess(100.0) == limits.most
     value = change.guess(0.1)
     assert change.replay(value - 1).whole.pods < 1.1 * pods * 1.01

@@ -18,22 +18,15 @@ from adapter.rules import matchers
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
-from tests.prometheus.stories import (
-    FRESHNESS,
-    AskedCache,
-    HeldPrometheus,
-    metric_query,
-    named_objects,
-    of_metric,
-)
+from tests.prometheus import stories
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work
 from tests.support.world import Outcome, vector
 
 
 @pytest.fixture
-async def story() -> AsyncIterator[AskedCache]:
-    made = AskedCache()
+async def story() -> AsyncIterator[stories.AskedCache]:
+    made = stories.AskedCache()
     yield made
     await made.end()
 
@@ -53,7 +46,7 @@ def kind_of(task: asyncio.Task[object]) -> str:
 
 def selected(query: MetricQuery, text: str) -> MetricQuery:
     """Return the query with a metric selector of its own."""
-    return of_metric(query, "x", matchers.Matcher("l", "=", text))
+    return stories.of_metric(query, "x", matchers.Matcher("l", "=", text))
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -62,10 +55,10 @@ def selected(query: MetricQuery, text: str) -> MetricQuery:
 @pytest.mark.parametrize(
     ("freshness", "took", "seconds"),
     [
-        pytest.param(FRESHNESS, 0.0, 1.0, id="at once"),
-        pytest.param(FRESHNESS, 0.5, 1.0, id="half"),
-        pytest.param(FRESHNESS, 0.6, 1.2, id="more"),
-        pytest.param(FRESHNESS, 20.0, 30.0, id="within max age"),
+        pytest.param(stories.FRESHNESS, 0.0, 1.0, id="at once"),
+        pytest.param(stories.FRESHNESS, 0.5, 1.0, id="half"),
+        pytest.param(stories.FRESHNESS, 0.6, 1.2, id="more"),
+        pytest.param(stories.FRESHNESS, 20.0, 30.0, id="within max age"),
         pytest.param(Freshness(0.25, 0.25), 3.0, 0.25, id="only new ones"),
         pytest.param(Freshness(5.0, 1.0), 3.0, 5.0, id="TTL above max age"),
         pytest.param(Freshness(0.0, 30.0), 3.0, 0.0, id="never"),
@@ -82,7 +75,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
     """At any rate of requests: one query at a time, at most one for each TTL, and no answer too old."""
-    story, freshness = AskedCache(), refresh_ahead(ttl, 30.0)
+    story, freshness = stories.AskedCache(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
     under_way = False
@@ -113,7 +106,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
 
 
 @pytest.mark.looptime
-async def test_no_request_waits_longer_than_eight_seconds(story: AskedCache) -> None:
+async def test_no_request_waits_longer_than_eight_seconds(story: stories.AskedCache) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     first = story.objects("a", "p")
@@ -126,7 +119,7 @@ async def test_no_request_waits_longer_than_eight_seconds(story: AskedCache) -> 
 
 
 async def test_a_defect_fails_pending_requests_and_is_logged(
-    story: AskedCache, caplog: pytest.LogCaptureFixture
+    story: stories.AskedCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: str) -> Outcome:
         raise ZeroDivisionError
@@ -136,7 +129,7 @@ async def test_a_defect_fails_pending_requests_and_is_logged(
     await story.settle()
     assert [kind_of(task) for task in waiting] == ["unreachable"] * 3
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError] * 2
-    story.prometheus.reply = named_objects
+    story.prometheus.reply = stories.named_objects
     again = story.objects("a", "p")
     await again
     assert names_of(again) == {"p"}
@@ -186,7 +179,7 @@ async def test_long_questions_take_no_more_memory_than_there_is_room(others: int
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_requests_of_disconnected_callers_are_bounded(
-    story: AskedCache, kind: str, monkeypatch: pytest.MonkeyPatch
+    story: stories.AskedCache, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Endless distinct selectors while Prometheus hangs: a request beyond the bound fails at once."""
     monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 100_000)
@@ -228,13 +221,13 @@ async def test_requests_of_disconnected_callers_are_bounded(
 
 
 async def test_endless_distinct_questions_are_answered_and_forgotten(
-    story: AskedCache, monkeypatch: pytest.MonkeyPatch
+    story: stories.AskedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of selectors and names, within the TTL in which all of them would be kept."""
     monkeypatch.setattr(batching, "KEPT_BYTES", 200_000)
     monkeypatch.setattr(batching, "BATCHES_BYTES", 600_000)
     story.renew()
-    story.prometheus.reply = named_objects
+    story.prometheus.reply = stories.named_objects
 
     async def ask(name: str, query: MetricQuery) -> None:
         asked = story.objects("a", name, query=query)
@@ -255,7 +248,7 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(HeldPrometheus(), FakeClock(), Monitoring())
+    return Batcher(stories.HeldPrometheus(), FakeClock(), Monitoring())
 
 
 def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
@@ -263,7 +256,7 @@ def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
 ) -> None:
     """Each selector of objects may name thousands of them."""
     monkeypatch.setattr(batching, "BATCH_BYTES", 100_000)
-    query = metric_query()
+    query = stories.metric_query()
     for number in range(30):
         names = tuple(f"n{number}-{name}" for name in range(100))
         batch = batcher.note(query, Objects("a", names), 0, batcher.clock.monotonic())
@@ -275,7 +268,7 @@ def test_the_requests_that_a_batch_remembers_are_bounded_by_their_names(
 
 
 def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(batcher: Batcher) -> None:
-    query = metric_query()
+    query = stories.metric_query()
     names = [f"p{number}" for number in range(batching.RECENT_REQUESTS)]
     for name in (*names, "p1", "t"):
         batch = batcher.note(query, Objects("a", (name,)), 0, batcher.clock.monotonic())
@@ -284,10 +277,10 @@ def test_a_batch_remembers_the_latest_requests_in_the_order_of_their_repetition(
     assert list(later.recent) == [Objects("a", ("late",))]
 
 
-async def test_a_sweep_that_brings_too_much_is_broken_off(story: AskedCache) -> None:
+async def test_a_sweep_that_brings_too_much_is_broken_off(story: stories.AskedCache) -> None:
     """Then the requests are merged by name, and the metric is not swept again, even after a pause."""
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
-    story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
+    story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else stories.named_objects(promql)
     for pause in (1.01, 1.01, batching.RECENT_SECONDS + 1, 1.01, 1.01):
         asked = [story.objects("a", f"p{number}", expected=4) for number in range(6)]
         await asyncio.gather(*asked)
@@ -300,10 +293,10 @@ async def test_a_sweep_that_brings_too_much_is_broken_off(story: AskedCache) -> 
         assert story.monitoring.registry.get_sample_value(sent, labels) == count
 
 
-async def test_unused_batches_are_dropped(story: AskedCache) -> None:
-    story.prometheus.reply = named_objects
+async def test_unused_batches_are_dropped(story: stories.AskedCache) -> None:
+    story.prometheus.reply = stories.named_objects
     for number in range(40):
-        await story.objects("a", "p", query=of_metric(story.query, f"x{number}"))
+        await story.objects("a", "p", query=stories.of_metric(story.query, f"x{number}"))
         story.clock.advance(2.0)
     assert story.cache_metric("entries", "batches") <= 16
 
@@ -311,9 +304,9 @@ async def test_unused_batches_are_dropped(story: AskedCache) -> None:
 # --- work in a turn -------------------------------------------------------------------------------
 
 
-async def test_many_names_and_many_requests_do_not_block_the_loop(story: AskedCache) -> None:
+async def test_many_names_and_many_requests_do_not_block_the_loop(story: stories.AskedCache) -> None:
     """Queries for many names are written one by one, and many requests of one batch get answers in turns."""
-    story.prometheus.reply = named_objects
+    story.prometheus.reply = stories.named_objects
     names = tuple(f"pod{number}" for number in range(5_000))
     async with other_work() as turns:
         asked = story.objects("a", *names)

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.errors import (
-    InternalError,
-    KubernetesError,
-    NotFoundError,
-    NotSyncedError,
-    PrometheusError,
-    StatusError,
-    TooManyRequestsError,
-)
+from adapter import errors
 from adapter.model.metrics import ExternalAnswer, SeriesInfo
 from adapter.model.objects.resources import BUILTIN, APIResource, Catalogue
 from adapter.prometheus import query_cache
@@ -48,7 +40,7 @@ externalRules:
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (q)
 """
 SERIES = {"s": (SeriesInfo("hits", frozenset({"namespace", "pod", "node", "deployment"}), 3),)}
-UNREACHABLE = PrometheusError("unreachable", "cannot connect")
+UNREACHABLE = errors.PrometheusError("unreachable", "cannot connect")
 UNFETCHED = "Internal error occurred: unable to fetch metrics"
 SINCE = r": Prometheus does not answer since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 UNLISTED = "Internal error occurred: unable to list matching resources"
@@ -65,7 +57,7 @@ def serving(
 
 
 async def refused(
-    asking: Awaitable[object], kind: type[StatusError] = InternalError, text: str = UNFETCHED
+    asking: Awaitable[object], kind: type[errors.StatusError] = errors.InternalError, text: str = UNFETCHED
 ) -> None:
     with pytest.raises(kind, match=rf"^{text}(?:{SINCE})?$"):
         await asking
@@ -94,7 +86,7 @@ AGED_EXTERNAL = EXTERNAL + "  maxSampleAge: 15s\n"
 @pytest.mark.parametrize("kind", ["custom", "external"])
 async def test_an_answer_is_as_old_as_the_ages_that_were_there_before_it(kind: str) -> None:
     """Values and ages are asked again ahead, and only the values come."""
-    ages: list[Outcome] = [vector(({"pod": "a"}, WALL)), PrometheusError("timeout", "too slow")]
+    ages: list[Outcome] = [vector(({"pod": "a"}, WALL)), errors.PrometheusError("timeout", "too slow")]
 
     def answer(promql: str) -> Outcome:
         return ages.pop(0) if "timestamp" in promql else vector(({"pod": "a"}, 1.0))
@@ -124,12 +116,12 @@ async def test_too_many_questions_are_no_failure_of_prometheus(monkeypatch: pyte
         here.clock.advance(2.0)
         monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
         for asked in (custom(here, "/namespaces/web/pods/b/hits"), external(here)):
-            with pytest.raises(TooManyRequestsError) as raised:
+            with pytest.raises(errors.TooManyRequestsError) as raised:
                 await asked
             assert raised.value.limit == "queries"
         assert await custom(here, POD) == {"a": 1000}
         here.clock.advance(30.0)
-        with pytest.raises(TooManyRequestsError):
+        with pytest.raises(errors.TooManyRequestsError):
             await custom(here, POD)
         assert here.metric("fastpath_faults_active", fault="prometheus") in {None, 0}
 
@@ -165,31 +157,31 @@ async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
     kinds = FakeResources(later=Catalogue([*BUILTIN, WIDGET]))
     async with world(RULES, lists=SERIES, names=("w",), resources=kinds) as here:
         with pytest.raises(
-            NotFoundError, match=r"^the server could not find the metric hits for widgets.example.com$"
+            errors.NotFoundError, match=r"^the server could not find the metric hits for widgets.example.com$"
         ):
             await custom(here, "/namespaces/web/widgets.example.com/*/hits")
         assert kinds.refreshed == 1
-        await refused(custom(here, "/namespaces/web/pods/a/nope"), NotFoundError, ".*")
+        await refused(custom(here, "/namespaces/web/pods/a/nope"), errors.NotFoundError, ".*")
         assert kinds.refreshed == 1
 
 
 UNKNOWN_KIND = {
     "by name": (
-        "/namespaces/web/gadgets/a/hits", None, NotFoundError,
+        "/namespaces/web/gadgets/a/hits", None, errors.NotFoundError,
         "the server could not find the metric hits for gadgets",
     ),
-    "by selector": ("/namespaces/web/gadgets/*/hits", None, InternalError, UNLISTED),
+    "by selector": ("/namespaces/web/gadgets/*/hits", None, errors.InternalError, UNLISTED),
     "by name, the cluster does not answer": (
         "/namespaces/web/gadgets/a/hits",
-        KubernetesError(0, "", "down"),
-        NotFoundError,
+        errors.KubernetesError(0, "", "down"),
+        errors.NotFoundError,
         "the server could not find the metric hits for gadgets",
     ),
     "by name, kinds never read": (
-        POD, NotSyncedError("kinds"), InternalError, UNFETCHED,
+        POD, errors.NotSyncedError("kinds"), errors.InternalError, UNFETCHED,
     ),
     "by selector, kinds never read": (
-        "/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED,
+        "/namespaces/web/pods/*/hits", errors.NotSyncedError("kinds"), errors.InternalError, UNLISTED,
     ),
 }  # fmt: skip
 
@@ -198,9 +190,13 @@ UNKNOWN_KIND = {
     ("request_path", "later", "kind", "message"), UNKNOWN_KIND.values(), ids=UNKNOWN_KIND
 )
 async def test_kinds_that_are_not_known(
-    request_path: str, later: Exception | None, kind: type[StatusError], message: str
+    request_path: str, later: Exception | None, kind: type[errors.StatusError], message: str
 ) -> None:
-    kinds = FakeResources(later, later) if isinstance(later, NotSyncedError) else FakeResources(later=later)
+    kinds = (
+        FakeResources(later, later)
+        if isinstance(later, errors.NotSyncedError)
+        else FakeResources(later=later)
+    )
     async with world(RULES, lists=SERIES, resources=kinds) as here:
         await refused(custom(here, request_path), kind, message)
         assert here.querier.asked == []
@@ -220,8 +216,8 @@ async def test_a_metric_not_yet_known_is_looked_up() -> None:
 
 async def test_what_no_rule_can_give_is_not_looked_up() -> None:
     async with world("rules: [{seriesQuery: s, name: {as: fixed}}]", lists={}) as here:
-        await refused(custom(here, POD), NotFoundError, ".*")
-        await refused(external(here), NotFoundError, ".*")
+        await refused(custom(here, POD), errors.NotFoundError, ".*")
+        await refused(external(here), errors.NotFoundError, ".*")
         assert len(here.lister.asked) == 1
 
 
@@ -246,7 +242,9 @@ async def test_the_name_under_which_a_resource_is_authorized(written: str, name:
 
 
 async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
-    async with world(RULES, lists=SERIES, resources=FakeResources(NotSyncedError("kinds"), None)) as here:
+    async with world(
+        RULES, lists=SERIES, resources=FakeResources(errors.NotSyncedError("kinds"), None)
+    ) as here:
         assert here.provider.canonical_resource("pods") is None
 
 
@@ -267,7 +265,7 @@ async def test_what_is_listed() -> None:
 
 @pytest.mark.looptime
 async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
-    failure = PrometheusError("query", "bad_data")
+    failure = errors.PrometheusError("query", "bad_data")
     async with serving(RULES, failure) as here, running(here.problems.run()):
         await refused(custom(here, POD))
         here.querier.answer = lambda _: UNREACHABLE

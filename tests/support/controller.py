@@ -28,13 +28,8 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.pod_selections import Follower
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
-from adapter.model.autoscaling import slices
+from adapter.model.autoscaling import hpa, slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
-from adapter.model.autoscaling.hpa import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscalerStatus,
-    MetricSpec,
-)
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.clock import DecisionClock
 from adapter.model.objects.label_selectors import LabelSelector
@@ -74,7 +69,7 @@ class HandServer:
         self.scales: dict[str, ScaleTarget] = {}
         self.cached: dict[str, ScaleTarget | Unfound] = {}
         self.writes: list[tuple[str, int]] = []
-        self.statuses: list[tuple[str, HorizontalPodAutoscalerStatus, tuple[PastChange, ...]]] = []
+        self.statuses: list[tuple[str, hpa.HorizontalPodAutoscalerStatus, tuple[PastChange, ...]]] = []
         self.events: list[Event] = []
         self.log: list[str] = []
         """What was written and told, in this order."""
@@ -110,7 +105,7 @@ class HandServer:
     # Targets
 
     def follow(
-        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+        self, namespace: str, reference: hpa.CrossVersionObjectReference, changed: Callable[[], None]
     ) -> "HandFollowed":
         return HandFollowed(self, reference.name)
 
@@ -151,7 +146,7 @@ class HandServer:
     def status(
         self,
         autoscaler: FastPathAutoscaler,
-        status: HorizontalPodAutoscalerStatus,
+        status: hpa.HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
         credited: tuple[BacklogCredit, ...] = (),
         limited_by: str = "",
@@ -284,7 +279,7 @@ class HandSources:
         self.opened: list[HandSource] = []
         self.readings: dict[str, Reading] = {}
 
-    def open(self, metric: MetricSpec, subscriber: Subscriber) -> HandSource:
+    def open(self, metric: hpa.MetricSpec, subscriber: Subscriber) -> HandSource:
         named = metric.pods or metric.object or metric.external
         name = named.metric.name if named is not None else "resource"
         source = HandSource(name, subscriber)

@@ -12,21 +12,9 @@ import pytest
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.errors import KubernetesError
+from adapter.model import metrics
 from adapter.model.clock import Clock
 from adapter.model.identity import AccessVerdict, User
-from adapter.model.metrics import (
-    CustomAnswer,
-    CustomMetricInfo,
-    CustomQuestion,
-    ExternalAnswer,
-    ExternalQuestion,
-    ExternalValue,
-    MetricValue,
-    ObjectReference,
-    ObjectUsage,
-    ResourceAnswer,
-    ResourceQuestion,
-)
 from adapter.server import tls
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
@@ -53,12 +41,12 @@ class Provider:
     def __init__(self) -> None:
         self.generation = 1
         self.questions: list[Question] = []
-        self.metrics: list[CustomMetricInfo] = []
+        self.metrics: list[metrics.CustomMetricInfo] = []
         self.canonical: dict[str, str | None] = {}
         self.external_names: list[str] = []
-        self.items: tuple[MetricValue, ...] = ()
-        self.external_items: tuple[ExternalValue, ...] = ()
-        self.usages: tuple[ObjectUsage, ...] = ()
+        self.items: tuple[metrics.MetricValue, ...] = ()
+        self.external_items: tuple[metrics.ExternalValue, ...] = ()
+        self.usages: tuple[metrics.ObjectUsage, ...] = ()
         self.window = 60.0
         self.fresh_until = 0.0
         self.error: Exception | None = None
@@ -66,22 +54,22 @@ class Provider:
         self.while_listing: Callable[[], None] | None = None
         self.floors: FloorProvider | None = None
 
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+    async def custom(self, question: metrics.CustomQuestion) -> metrics.CustomAnswer:
         if self.floors is not None and question.metric == FLOOR_METRIC.metric:
             return await self.floors.custom(question)
         await self._meet(question)
         resource = self.canonical_resource(question.resource) or ""
-        return CustomAnswer(self.items, self.fresh_until, resource=resource)
+        return metrics.CustomAnswer(self.items, self.fresh_until, resource=resource)
 
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+    async def external(self, question: metrics.ExternalQuestion) -> metrics.ExternalAnswer:
         if self.floors is not None and question.metric == FLOOR_METRIC.metric:
             return await self.floors.external(question)
         await self._meet(question)
-        return ExternalAnswer(self.external_items, self.fresh_until)
+        return metrics.ExternalAnswer(self.external_items, self.fresh_until)
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+    async def resource(self, question: metrics.ResourceQuestion) -> metrics.ResourceAnswer:
         await self._meet(question)
-        return ResourceAnswer(self.usages, self.window, 1_700_000_005.0, self.fresh_until)
+        return metrics.ResourceAnswer(self.usages, self.window, 1_700_000_005.0, self.fresh_until)
 
     def hold(self) -> asyncio.Event:
         """Answer no question before the event is set."""
@@ -92,7 +80,7 @@ class Provider:
     def canonical_resource(self, resource: str) -> str | None:
         return self.canonical.get(resource, resource)
 
-    def custom_metrics(self) -> list[CustomMetricInfo]:
+    def custom_metrics(self) -> list[metrics.CustomMetricInfo]:
         return self.metrics
 
     def external_metrics(self) -> list[str]:
@@ -137,9 +125,11 @@ class Reviews:
             raise self.error
 
 
-def pod_value(name: str, milli: int, *, time: float = 1_700_000_000.0) -> MetricValue:
+def pod_value(name: str, milli: int, *, time: float = 1_700_000_000.0) -> metrics.MetricValue:
     """Return a value of a pod in the namespace default."""
-    return MetricValue(ObjectReference("Pod", "default", name, "/v1"), "http_requests", milli, time)
+    return metrics.MetricValue(
+        metrics.ObjectReference("Pod", "default", name, "/v1"), "http_requests", milli, time
+    )
 
 
 class Answer(NamedTuple):

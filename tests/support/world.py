@@ -10,15 +10,7 @@ from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod
-from adapter.model.metrics import (
-    CustomQuestion,
-    ExternalQuestion,
-    ExternalValue,
-    QueryResult,
-    ResourceQuestion,
-    Sample,
-    SeriesInfo,
-)
+from adapter.model import metrics
 from adapter.model.objects import resources
 from adapter.model.objects.label_selectors import LabelSelector
 from adapter.model.objects.resources import APIResource, Catalogue
@@ -45,22 +37,24 @@ from tests.support.waiting import running
 
 FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
 
-Outcome = QueryResult | PrometheusError
+Outcome = metrics.QueryResult | PrometheusError
 Labels = Mapping[str, str]
 
 
-def vector(*samples: tuple[Labels, float], time: float = 0.0) -> QueryResult:
+def vector(*samples: tuple[Labels, float], time: float = 0.0) -> metrics.QueryResult:
     """Return a vector of samples given as labels and value."""
-    return QueryResult("vector", [Sample(dict(labels), value, time) for labels, value in samples])
+    return metrics.QueryResult(
+        "vector", [metrics.Sample(dict(labels), value, time) for labels, value in samples]
+    )
 
 
-def partial(*samples: tuple[Labels, float]) -> QueryResult:
+def partial(*samples: tuple[Labels, float]) -> metrics.QueryResult:
     """Return a vector that came with a warning."""
     return vector(*samples)._replace(warnings=("receive series from store-1: Unavailable",))
 
 
-def scalar(value: float, time: float = 0.0) -> QueryResult:
-    return QueryResult("scalar", [Sample({}, value, time)])
+def scalar(value: float, time: float = 0.0) -> metrics.QueryResult:
+    return metrics.QueryResult("scalar", [metrics.Sample({}, value, time)])
 
 
 class FakeQuerier:
@@ -72,14 +66,16 @@ class FakeQuerier:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> metrics.QueryResult:
         self.asked.append(promql)
         outcome = await self.wait(promql)
         if isinstance(outcome, PrometheusError):
             raise outcome
         if most is not None and len(outcome.samples) > most:
             raise PrometheusError("size", f"the answer has more than {most} samples")
-        samples = [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
+        samples = [
+            metrics.Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples
+        ]
         return outcome._replace(samples=samples)
 
     async def wait(self, promql: str) -> Outcome:
@@ -91,7 +87,7 @@ class FakeQuerier:
 class FakeLister:
     """Returns series lists from a table that a test may change; records selectors and start of each call."""
 
-    def __init__(self, lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError]) -> None:
+    def __init__(self, lists: Mapping[str, Sequence[metrics.SeriesInfo] | PrometheusError]) -> None:
         self.lists = dict(lists)
         self.asked: list[tuple[tuple[str, ...], float]] = []
         self.gate = asyncio.Event()
@@ -99,12 +95,12 @@ class FakeLister:
 
     async def series(
         self, selectors: Sequence[str], start: float
-    ) -> Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]:
+    ) -> Mapping[str, tuple[metrics.SeriesInfo, ...] | PrometheusError]:
         self.asked.append((tuple(selectors), start))
         await self.gate.wait()
         return {selector: self._list(selector) for selector in selectors}
 
-    def _list(self, selector: str) -> tuple[SeriesInfo, ...] | PrometheusError:
+    def _list(self, selector: str) -> tuple[metrics.SeriesInfo, ...] | PrometheusError:
         found = self.lists.get(selector, ())
         return found if isinstance(found, PrometheusError) else tuple(found)
 
@@ -234,11 +230,11 @@ def object_values(
 
 def series_values(
     milli: Sequence[int], time: float | None, *bounds: float | None, **more: Any
-) -> Values[ExternalValue]:
+) -> Values[metrics.ExternalValue]:
     """Return values of an external metric as the scaler reads them; otherwise as `object_values`."""
     lookback, oldest = bounds or (0.0, None)
     sampled = {} if time is None else {"": time}
-    items = [ExternalValue("", {}, value, WALL) for value in milli]
+    items = [metrics.ExternalValue("", {}, value, WALL) for value in milli]
     return Values(items, -math.inf, sampled, lookback, oldest, **more)
 
 
@@ -249,7 +245,7 @@ class RulesWorld:
         self,
         answer: Callable[[str], Outcome] = lambda _: vector(),
         *,
-        lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None = None,
+        lists: Mapping[str, Sequence[metrics.SeriesInfo] | PrometheusError] | None = None,
         names: Sequence[str] | Exception = (),
         lister: FakeLister | None = None,
         resources: FakeResources | None = None,
@@ -342,13 +338,15 @@ def compile_rule(text: str) -> Rule:
     return rule
 
 
-def series(*given: Labels) -> tuple[SeriesInfo, ...]:
+def series(*given: Labels) -> tuple[metrics.SeriesInfo, ...]:
     """Return what discovery keeps of series: names in the order of last appearance, with all their labels."""
-    kept: dict[str, SeriesInfo] = {}
+    kept: dict[str, metrics.SeriesInfo] = {}
     for labels in given:
         name = labels["__name__"]
-        before = kept.pop(name, SeriesInfo(name, frozenset(), 0))
-        kept[name] = SeriesInfo(name, before.labels | (labels.keys() - {"__name__"}), before.count + 1)
+        before = kept.pop(name, metrics.SeriesInfo(name, frozenset(), 0))
+        kept[name] = metrics.SeriesInfo(
+            name, before.labels | (labels.keys() - {"__name__"}), before.count + 1
+        )
     return tuple(kept.values())
 
 
@@ -364,21 +362,21 @@ def question(kind: str, request: str) -> Question:
     return query_string.build_question(parsed, query_string.parse_parameters(query), watch=False)
 
 
-def custom_question(request: str) -> CustomQuestion:
+def custom_question(request: str) -> metrics.CustomQuestion:
     asked = question("custom", request)
-    assert isinstance(asked, CustomQuestion)
+    assert isinstance(asked, metrics.CustomQuestion)
     return asked
 
 
-def external_question(request: str) -> ExternalQuestion:
+def external_question(request: str) -> metrics.ExternalQuestion:
     asked = question("external", request)
-    assert isinstance(asked, ExternalQuestion)
+    assert isinstance(asked, metrics.ExternalQuestion)
     return asked
 
 
-def resource_question(request: str) -> ResourceQuestion:
+def resource_question(request: str) -> metrics.ResourceQuestion:
     asked = question("resource", request)
-    assert isinstance(asked, ResourceQuestion)
+    assert isinstance(asked, metrics.ResourceQuestion)
     return asked
 
 

@@ -11,27 +11,22 @@ from hypothesis import strategies as st
 
 from adapter.config.yaml import reader
 from adapter.errors import InputError
-from fastpath_tools.yaml_documents import (
-    JSONText,
-    YAMLDocument,
-    read_documents,
-    read_json,
-    read_part,
-    split_documents,
-)
+from fastpath_tools import yaml_documents
 from tests.support.answers import answers
 
 
 def _values(text: str) -> list[object]:
     found = []
-    for each in read_documents(text, "a.yaml"):
-        assert isinstance(each, YAMLDocument)
+    for each in yaml_documents.read_documents(text, "a.yaml"):
+        assert isinstance(each, yaml_documents.YAMLDocument)
         found.append(each.value)
     return found
 
 
 def _faults(text: str) -> list[str]:
-    return [str(each) for each in read_documents(text, "a.yaml") if isinstance(each, InputError)]
+    return [
+        str(each) for each in yaml_documents.read_documents(text, "a.yaml") if isinstance(each, InputError)
+    ]
 
 
 @pytest.mark.parametrize(("written", "value"), answers("tools/yaml_documents", "scalars"))
@@ -63,10 +58,10 @@ def test_dashes_within_text_begin_nothing() -> None:
 def test_lines_count_from_the_top() -> None:
     text = "a: 1\n---\nb:\n  - c: 2\n  - d: 3\n"
 
-    first, second = read_documents(text, "a.yaml")
+    first, second = yaml_documents.read_documents(text, "a.yaml")
 
-    assert isinstance(first, YAMLDocument)
-    assert isinstance(second, YAMLDocument)
+    assert isinstance(first, yaml_documents.YAMLDocument)
+    assert isinstance(second, yaml_documents.YAMLDocument)
     assert first.line_of("a") == 1
     assert second.line_of("b[1].d") == 5
     assert second.line_of("b[1].nothing") == 5
@@ -93,7 +88,7 @@ _LINES = ["%YAML 1.1", "%YAML 1.2", "---", "--- a", "...", "# c", "", "  ", "a: 
 # hypothesis calls it
 def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:  # noqa: FBT001
     text = end.join(lines) + (end if ends else "")
-    parts = list(split_documents(text))
+    parts = list(yaml_documents.split_documents(text))
     assert "".join(part for _, part in parts) == text
     for before, part in parts:
         assert (
@@ -123,20 +118,20 @@ def test_errors_name_the_fault(text: str, said: str) -> None:
 
 
 def test_one_bad_document_does_not_hide_the_others() -> None:
-    found = list(read_documents("a: 1\n---\nb: [\n---\nc: 3\n", "a.yaml"))
+    found = list(yaml_documents.read_documents("a: 1\n---\nb: [\n---\nc: 3\n", "a.yaml"))
 
-    assert [isinstance(each, YAMLDocument) for each in found] == [True, False, True]
+    assert [isinstance(each, yaml_documents.YAMLDocument) for each in found] == [True, False, True]
 
 
 @given(st.text(max_size=40))
 def test_any_text_ends_in_values_or_a_fault(text: str) -> None:
-    for each in read_documents(text, "a.yaml"):
-        assert isinstance(each, YAMLDocument | InputError)
+    for each in yaml_documents.read_documents(text, "a.yaml"):
+        assert isinstance(each, yaml_documents.YAMLDocument | InputError)
 
 
 def test_a_step_of_a_path_may_be_a_quoted_key() -> None:
-    (document,) = read_documents('a:\n  x: 1\n  b.c/d: 2\n  "q\\"]": [3,\n  4]\n', "file")
-    assert isinstance(document, YAMLDocument)
+    (document,) = yaml_documents.read_documents('a:\n  x: 1\n  b.c/d: 2\n  "q\\"]": [3,\n  4]\n', "file")
+    assert isinstance(document, yaml_documents.YAMLDocument)
     lines = {'a["b.c/d"]': 3, 'a["q\\"]"][1]': 5, 'a["none"]': 2, "a.x": 2}
     assert {path: document.line_of(path) for path in lines} == lines
 
@@ -155,8 +150,8 @@ VALUES = st.recursive(
 )
 
 
-def read(text: str) -> YAMLDocument | InputError:
-    (found,) = read_documents(text, "a.json")
+def read(text: str) -> yaml_documents.YAMLDocument | InputError:
+    (found,) = yaml_documents.read_documents(text, "a.json")
     return found
 
 
@@ -168,10 +163,10 @@ def test_texts_of_json_are_kept(texts: list[str]) -> None:
 @given(VALUES.filter(lambda value: isinstance(value, dict | list) and value), st.sampled_from([None, 0, 2]))
 def test_values_and_lines_are_those_of_yaml(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
-    fast, slow = read(text), read_part(0, text, "a.json")
-    assert isinstance(fast, YAMLDocument)
-    assert isinstance(slow, YAMLDocument)
-    assert isinstance(fast.places, JSONText)
+    fast, slow = read(text), yaml_documents.read_part(0, text, "a.json")
+    assert isinstance(fast, yaml_documents.YAMLDocument)
+    assert isinstance(slow, yaml_documents.YAMLDocument)
+    assert isinstance(fast.places, yaml_documents.JSONText)
     assert fast.value == slow.value == value
     paths = list(_paths(value, ""))
     assert [fast.line_of(path) for path in paths] == [slow.line_of(path) for path in paths]
@@ -209,12 +204,12 @@ def test_faults_are_those_of_yaml(text: str, expected: str) -> None:
     "text", ["a: 1", "[a, b]", "{a: NaN}", '{"a": NaN}', '{"a": "\ud83d"}', '{"\ud83d": "a"}'], ids=ascii
 )
 def test_texts_of_yaml_are_not_json(text: str) -> None:
-    assert read_json(text) is None
+    assert yaml_documents.read_json(text) is None
 
 
 def test_escaped_pairs_of_surrogates_are_one_character() -> None:
-    assert read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
-    assert read_json(f'{{"a": {"9" * 50}}}') == {"a": "9" * 50}
+    assert yaml_documents.read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
+    assert yaml_documents.read_json(f'{{"a": {"9" * 50}}}') == {"a": "9" * 50}
 
 
 def test_long_yaml_is_refused_before_it_is_parsed() -> None:
@@ -242,10 +237,10 @@ def test_many_documents_are_refused_before_they_are_read() -> None:
 
 
 def test_lines_of_many_documents() -> None:
-    found = read_documents("---\na: 1\nb:\n  c: {\n" * 1000, "a.yaml")
+    found = yaml_documents.read_documents("---\na: 1\nb:\n  c: {\n" * 1000, "a.yaml")
     assert sum(len(each.faults) for each in found if isinstance(each, InputError)) == 1000
-    good = list(read_documents("a: 1\nb: 2\n---\n" * 1000, "a.yaml"))
-    assert [each.line_of("b") for each in good if isinstance(each, YAMLDocument)] == [
+    good = list(yaml_documents.read_documents("a: 1\nb: 2\n---\n" * 1000, "a.yaml"))
+    assert [each.line_of("b") for each in good if isinstance(each, yaml_documents.YAMLDocument)] == [
         2 + 3 * number for number in range(1000)
     ]
 
@@ -256,6 +251,6 @@ def test_a_list_of_thousands_of_objects_is_read_as_json() -> None:
     assert len(text) > 5 * reader.LONGEST
     began = time.thread_time()
     found = read(text)
-    assert isinstance(found, YAMLDocument)
+    assert isinstance(found, yaml_documents.YAMLDocument)
     assert found.line_of("items[4999].spec") == text[: text.rindex('"spec"')].count("\n") + 1
     assert time.thread_time() - began < 15  # as YAML it takes minutes

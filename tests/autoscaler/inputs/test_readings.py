@@ -4,14 +4,6 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Unavailable
 from adapter.autoscaler.inputs import feed
-from adapter.autoscaler.inputs.feed import (
-    OLDEST,
-    SLACK,
-    UNKNOWN_AGE,
-    UNKNOWN_INTERVAL,
-    SampleInterval,
-    SourceAnswer,
-)
 from adapter.autoscaler.inputs.sources import ReadContext, pods_reading, series_reading
 from adapter.model.timestamps import SECOND
 
@@ -20,15 +12,15 @@ FIVE = 5 * SECOND
 CONTEXT = ReadContext((), lambda _: 3, NOW, 0.0)
 
 
-def answer(age: float = 1, **fields: object) -> SourceAnswer:
+def answer(age: float = 1, **fields: object) -> feed.SourceAnswer:
     times = {"a": NOW - round(age * SECOND), "b": NOW}
     # fields by name
-    return SourceAnswer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]
+    return feed.SourceAnswer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("fields", "interval", "overdue"),
-    [({}, FIVE, ""), ({"times": {}}, FIVE, UNKNOWN_AGE), ({}, None, UNKNOWN_INTERVAL)],
+    [({}, FIVE, ""), ({"times": {}}, FIVE, feed.UNKNOWN_AGE), ({}, None, feed.UNKNOWN_INTERVAL)],
     ids=["fresh", "of unknown ages", "of an unknown interval"],
 )
 def test_values_that_may_raise_and_which_of_them_shrink(
@@ -56,7 +48,7 @@ def test_old_samples_are_no_values(
 
     assert isinstance(found, PodsReading)
     assert set(found.values) == ({"a", "b"} if kept else {"b"})
-    assert (2 * FIVE + SLACK, OLDEST) == (20 * SECOND, 300 * SECOND)
+    assert (2 * FIVE + feed.SLACK, feed.OLDEST) == (20 * SECOND, 300 * SECOND)
 
 
 def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
@@ -67,13 +59,15 @@ def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
 
 
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
-    old = SourceAnswer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
+    old = feed.SourceAnswer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
 
-    part = SourceAnswer({}, {"0": NOW - 301 * SECOND, "1": NOW}, (1000, 2000), trusted=True)
+    part = feed.SourceAnswer({}, {"0": NOW - 301 * SECOND, "1": NOW}, (1000, 2000), trusted=True)
     for answered in (old, part):
         assert isinstance(series_reading(answered, FIVE, CONTEXT, ""), Unavailable)
-    assert isinstance(series_reading(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, CONTEXT, ""), Unavailable)
-    assert series_reading(SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, CONTEXT, "") == ExternalReading(
+    assert isinstance(
+        series_reading(feed.SourceAnswer({}, {}, (1000,), oldest=1), FIVE, CONTEXT, ""), Unavailable
+    )
+    assert series_reading(feed.SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, CONTEXT, "") == ExternalReading(
         (1, 2), 3
     )
 
@@ -97,7 +91,7 @@ def test_an_unknown_window_waits_for_pods_that_became_ready() -> None:
 
 
 def test_intervals_are_seen_from_times() -> None:
-    interval = SampleInterval()
+    interval = feed.SampleInterval()
     for at in (0, 0, 5, 5, 10, 25, 30):
         interval.see({"a": at, "b": at + 3}, at + 2)
 
@@ -105,7 +99,7 @@ def test_intervals_are_seen_from_times() -> None:
 
 
 def test_the_oldest_of_many_series_moves_in_small_steps_and_is_an_interval_old() -> None:
-    interval = SampleInterval()
+    interval = feed.SampleInterval()
     for now in range(100, 130):
         interval.see({"": now // 3 * 3 - 12}, now)  # of five series, each sampled every 15, one every 3
 
@@ -114,7 +108,7 @@ def test_the_oldest_of_many_series_moves_in_small_steps_and_is_an_interval_old()
 
 def test_an_interval_follows_the_newest_series_when_its_own_is_gone() -> None:
     """One that is not sampled any more would tell no interval."""
-    interval = SampleInterval()
+    interval = feed.SampleInterval()
     interval.see({"b": 5}, 6)
     interval.see({"a": 90, "c": 100}, 101)
     interval.see({"a": 90, "c": 110}, 111)
@@ -124,7 +118,7 @@ def test_an_interval_follows_the_newest_series_when_its_own_is_gone() -> None:
 
 @pytest.mark.parametrize("empty", [True, False])
 def test_between_samples_without_an_answer_in_between_lies_no_interval(*, empty: bool) -> None:
-    interval = SampleInterval()
+    interval = feed.SampleInterval()
     interval.see({"a": 5}, 6)
     if empty:
         interval.see({}, 50)
@@ -149,7 +143,7 @@ def test_between_samples_without_an_answer_in_between_lies_no_interval(*, empty:
 def test_what_is_asked_for_late_has_only_intervals_that_cannot_be_those_of_asking(
     every: int, asked_every: int, known: int | None
 ) -> None:
-    interval = SampleInterval()
+    interval = feed.SampleInterval()
     for at in range(3, 400, asked_every):
         interval.see({"a": at // every * every * SECOND}, at * SECOND, sparse=True)
 

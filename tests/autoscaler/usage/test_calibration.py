@@ -7,28 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.usage import calibration
-from adapter.autoscaler.usage.calibration import (
-    BAND,
-    FEWEST,
-    MOST,
-    UNKNOWN,
-    Calibration,
-    CalibrationVerdict,
-    Comparison,
-)
 from tests.support.answers import answers
 
 COUNTER = "resourceRules.cpu.scrape"
 
 
-def comparison(ratio: float, pod: str = "web-1", lowest: float = 100, highest: float = 100) -> Comparison:
+def comparison(
+    ratio: float, pod: str = "web-1", lowest: float = 100, highest: float = 100
+) -> calibration.Comparison:
     """Return a comparison of a counter that shows 100, of means from `lowest` to `highest`."""
-    return Comparison(pod, 100 * ratio, 100, lowest, highest, least=20)
+    return calibration.Comparison(pod, 100 * ratio, 100, lowest, highest, least=20)
 
 
-def compared(*ratios: float, pod: str = "web-1") -> Calibration:
+def compared(*ratios: float, pod: str = "web-1") -> calibration.Calibration:
     """Return the calibration after comparisons of a counter that shows 100."""
-    state = UNKNOWN
+    state = calibration.UNKNOWN
     for ratio in ratios:
         state = calibration.follow(state, [comparison(ratio, pod)])
     return state
@@ -68,9 +61,9 @@ def test_a_counter_of_another_process_at_each_scrape_does_not_count() -> None:
 
 
 def test_a_counter_that_jumps_between_processes_has_no_odd_numbers() -> None:
-    verdict = calibration.judge(Calibration((0.0019, 0.13, 0.02, 0.1)), "x")
+    verdict = calibration.judge(calibration.Calibration((0.0019, 0.13, 0.02, 0.1)), "x")
 
-    assert verdict == CalibrationVerdict(
+    assert verdict == calibration.CalibrationVerdict(
         None, "Unsteady", "x does not follow the container's usage: each scrape may reach another process"
     )
 
@@ -93,7 +86,10 @@ def test_a_pod_that_departs_is_apart_until_it_is_close_again_or_gone() -> None:
 
 
 def test_a_counter_that_stands_still_shows_no_ratio() -> None:
-    assert calibration.follow(UNKNOWN, [Comparison("web-1", 100, 0, 0, 0)]) is UNKNOWN
+    assert (
+        calibration.follow(calibration.UNKNOWN, [calibration.Comparison("web-1", 100, 0, 0, 0)])
+        is calibration.UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,22 +100,24 @@ def test_a_comparison_without_a_ratio_shows_whether_a_pod_agrees(
     container: float, lowest: float, highest: float, *, apart: bool
 ) -> None:
     before = compared(*[1.0] * 9)
-    state = calibration.follow(before, [Comparison("web-2", container, 150, lowest, highest, least=20)])
+    state = calibration.follow(
+        before, [calibration.Comparison("web-2", container, 150, lowest, highest, least=20)]
+    )
 
     assert state.ratios == before.ratios
     assert state.apart == ({"web-2"} if apart else frozenset())
 
 
 def test_no_ratio_is_explained_by_any_number_of_processes() -> None:
-    verdict = calibration.judge(Calibration((1e300,) * FEWEST), "x")
+    verdict = calibration.judge(calibration.Calibration((1e300,) * calibration.FEWEST), "x")
 
     assert verdict.why == "a part of the usage is not in x: the container uses 1e+300 times as much"
 
 
 def test_the_last_comparisons_count() -> None:
-    state = compared(*[3.0] * MOST, *[1.0] * MOST)
+    state = compared(*[3.0] * calibration.MOST, *[1.0] * calibration.MOST)
 
-    assert len(state.ratios) == MOST
+    assert len(state.ratios) == calibration.MOST
     assert calibration.judge(state, "x").ratio == pytest.approx(1.0)
 
 
@@ -131,5 +129,5 @@ def test_what_counts_is_within_the_band_and_close_to_most(ratios: list[float], s
     if verdict.ratio is None:
         assert verdict.why
     else:
-        assert len(ratios) >= FEWEST
-        assert BAND[0] <= verdict.ratio <= BAND[1]
+        assert len(ratios) >= calibration.FEWEST
+        assert calibration.BAND[0] <= verdict.ratio <= calibration.BAND[1]

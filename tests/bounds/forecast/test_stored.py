@@ -13,20 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.bounds.forecast import stored
 from adapter.bounds.forecast import stored as forms
 from adapter.bounds.forecast.job import STEP, HistoryQuery
 from adapter.bounds.forecast.minimum import ABSENT, Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
-from adapter.bounds.forecast.stored import (
-    MOST_JSON,
-    MOST_TEXT,
-    StoredHour,
-    StoredVerdict,
-    build_fingerprint,
-    decode_verdict,
-    encode_verdict,
-    stored_hours,
-)
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.model.autoscaling.forecast import ForecastSettings
 from tests.support.answers import answers
@@ -41,12 +32,15 @@ NONE = CandidateFigures("none", ReplayFigures(1000.0, 9000.0), ReplayFigures(500
 GOOD = CandidateFigures("day", ReplayFigures(200.0, 9500.0), ReplayFigures(100.0, 4200.0), 0.9, 0.91, 0.01)
 BAD = msgspec.structs.replace(GOOD, name="week", reached=None, refused="it costs too much")
 SAID = (None, *(4.0 + place / 8 for place in range(59)))
-STORED = StoredVerdict(
+STORED = stored.StoredVerdict(
     "abc",
     AT * HOUR + 70,
     Verdict(AT * HOUR, 120, "day", "", NONE, (GOOD, BAD)),
     LIMITS,
-    (StoredHour(AT + 2, 0.5, -0.25, SAID, (0.5, 0.25, -0.125)), StoredHour(AT + 3, None, None, ())),
+    (
+        stored.StoredHour(AT + 2, 0.5, -0.25, SAID, (0.5, 0.25, -0.125)),
+        stored.StoredHour(AT + 3, None, None, ()),
+    ),
     Account([Hour(AT + 1, 3.0, 600.0, 55, 60, 9.0), Hour(AT + 2, 0.5, 150.0, 14, 15)], ABSENT, 17),
 )
 
@@ -63,29 +57,31 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> str:
 
 
 def test_a_verdict_comes_back() -> None:
-    assert decode_verdict(encode_verdict(STORED), NOW) == STORED
+    assert stored.decode_verdict(stored.encode_verdict(STORED), NOW) == STORED
 
 
 def test_numbers_have_five_digits() -> None:
     figures = msgspec.structs.replace(NONE, whole=ReplayFigures(127372.4, 1 / 3))
     verdict = msgspec.structs.replace(STORED.verdict, none=figures)
-    read = decode_verdict(encode_verdict(msgspec.structs.replace(STORED, verdict=verdict)), NOW).verdict
+    read = stored.decode_verdict(
+        stored.encode_verdict(msgspec.structs.replace(STORED, verdict=verdict)), NOW
+    ).verdict
     assert read.none is not None
     assert read.none.whole == ReplayFigures(127370.0, 0.33333)
 
 
 def test_a_refusal_has_neither_limits_nor_plans() -> None:
     verdict = Verdict(AT * HOUR, 120, "", "", NONE, (BAD,))
-    refused = StoredVerdict("abc", AT * HOUR, verdict)
-    assert decode_verdict(encode_verdict(refused), NOW) == refused
+    refused = stored.StoredVerdict("abc", AT * HOUR, verdict)
+    assert stored.decode_verdict(stored.encode_verdict(refused), NOW) == refused
     assert list(refused.plans(NOW)) == []
 
 
 def test_fields_of_another_version_are_no_fault() -> None:
     later = changed(lambda document: document["verdict"].update(alternative={"target": 94}))
-    assert decode_verdict(later, NOW) == STORED
+    assert stored.decode_verdict(later, NOW) == STORED
     earlier = changed(lambda document: document["verdict"]["candidates"][0].pop("withheld"))
-    assert decode_verdict(earlier, NOW).verdict.candidates[0].withheld == 0
+    assert stored.decode_verdict(earlier, NOW).verdict.candidates[0].withheld == 0
 
 
 def test_plans_that_are_over_do_not_come_back() -> None:
@@ -95,7 +91,7 @@ def test_plans_that_are_over_do_not_come_back() -> None:
     assert (second.hour, second.offsets) == (AT + 3, ())
     assert [plan.hour for plan in STORED.plans((AT + 3) * HOUR)] == [AT + 3]
     assert list(STORED.plans((AT + 4) * HOUR)) == []
-    assert stored_hours([first, second]) == STORED.hours
+    assert stored.stored_hours([first, second]) == STORED.hours
 
 
 @pytest.mark.parametrize(
@@ -113,8 +109,8 @@ QUERIES = (HistoryQuery("queue", "sum(queue)"),)
 
 def test_a_fingerprint_is_the_same_in_each_process() -> None:
     shuffled = SETTINGS._replace(holidays=frozenset(sorted(SETTINGS.holidays, reverse=True)))
-    found = build_fingerprint((SPEC, SETTINGS), QUERIES)
-    assert found == build_fingerprint((SPEC, shuffled), QUERIES)
+    found = stored.build_fingerprint((SPEC, SETTINGS), QUERIES)
+    assert found == stored.build_fingerprint((SPEC, shuffled), QUERIES)
     assert len(found) == 20
 
 
@@ -131,13 +127,13 @@ def test_a_fingerprint_is_the_same_in_each_process() -> None:
 def test_whatever_a_verdict_is_made_from_is_in_the_fingerprint(
     basis: tuple[object, ...], queries: tuple[HistoryQuery, ...]
 ) -> None:
-    assert build_fingerprint(basis, queries) != build_fingerprint((SPEC, SETTINGS), QUERIES)
+    assert stored.build_fingerprint(basis, queries) != stored.build_fingerprint((SPEC, SETTINGS), QUERIES)
 
 
 def test_other_rules_of_verdicts_make_another_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = build_fingerprint(SPEC, QUERIES)
+    before = stored.build_fingerprint(SPEC, QUERIES)
     monkeypatch.setattr(forms, "JUDGE", forms.JUDGE + 1)
-    assert build_fingerprint(SPEC, QUERIES) != before
+    assert stored.build_fingerprint(SPEC, QUERIES) != before
 
 
 def test_a_text_is_short() -> None:
@@ -151,11 +147,11 @@ def test_a_text_is_short() -> None:
     )
     none = CandidateFigures("none", figures.pop(), figures.pop())
     said = tuple(rng.uniform(0, 100) for _ in range(60))
-    hours = tuple(StoredHour(AT + place, rng.random(), -rng.random(), said) for place in (2, 3))
+    hours = tuple(stored.StoredHour(AT + place, rng.random(), -rng.random(), said) for place in (2, 3))
     spent = [Hour(AT - 22 + place, rng.random(), rng.uniform(0, 6000), 55, 60, 9.0) for place in range(25)]
     verdict = Verdict(AT * HOUR, 120, "day", "", none, candidates)
     full = msgspec.structs.replace(STORED, verdict=verdict, hours=hours, account=Account(spent))
-    assert len(encode_verdict(full)) < 2_000
+    assert len(stored.encode_verdict(full)) < 2_000
 
 
 def replaced(*path: str | int, value: Any) -> str:
@@ -186,9 +182,9 @@ FUTURE = "of before 2023-12-09T02:15:00Z: the clock of this"
         ("é", "ASCII"),
         (base64.b64encode(b"{}").decode(), "header"),
         (text_of({}), "missing required field `fingerprint`"),
-        (encode_verdict(STORED)[:-40], "a whole text"),
-        ("A" * (MOST_TEXT + 1), "16,385 characters, expected at most 16,384"),
-        (text_of(" " * MOST_JSON), "a whole text of at most 65,536 bytes"),
+        (stored.encode_verdict(STORED)[:-40], "a whole text"),
+        ("A" * (stored.MOST_TEXT + 1), "16,385 characters, expected at most 16,384"),
+        (text_of(" " * stored.MOST_JSON), "a whole text of at most 65,536 bytes"),
         (text_of(DEEP), "Expected `object`|recursion"),
         (replaced("hours", 1, 0, value=AT + 2), PLANS),
         (changed(lambda document: document["hours"].append([AT + 4])), PLANS),
@@ -202,11 +198,11 @@ FUTURE = "of before 2023-12-09T02:15:00Z: the clock of this"
 )
 def test_any_other_text_is_refused_with_a_sentence(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^not a verdict.*({said})"):
-        decode_verdict(text, NOW)
+        stored.decode_verdict(text, NOW)
 
 
 @given(st.binary(max_size=200))
 def test_random_content_is_refused(content: bytes) -> None:
     for text in (content.decode("latin-1"), base64.b64encode(zlib.compress(content)).decode()):
         with pytest.raises(ValueError, match=r"^not a verdict"):
-            decode_verdict(text, NOW)
+            stored.decode_verdict(text, NOW)

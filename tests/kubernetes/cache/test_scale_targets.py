@@ -30,13 +30,6 @@ from adapter.autoscaler.decide import decision
 from adapter.kubernetes.cache import scale_codec, scale_targets
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_codec import ObservedScale, ReplicaPaths
-from adapter.kubernetes.cache.scale_targets import (
-    PollTurns,
-    ScaleTarget,
-    ScaleTargets,
-    TargetSubscription,
-    Unfound,
-)
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
@@ -73,29 +66,29 @@ class WatchedTargets:
             client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK
         )
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
-        self.targets = ScaleTargets(around, self.catalogue)
-        self._followed: dict[str, TargetSubscription] = {}
+        self.targets = scale_targets.ScaleTargets(around, self.catalogue)
+        self._followed: dict[str, scale_targets.TargetSubscription] = {}
         self._told: Counter[str] = Counter()
 
     def follow(self, name: str, reference: CrossVersionObjectReference) -> None:
         self._followed[name] = self.targets.follow("default", reference, lambda: self._told.update([name]))
 
-    def find(self, name: str) -> ScaleTarget | Unfound:
+    def find(self, name: str) -> scale_targets.ScaleTarget | scale_targets.Unfound:
         return self._followed[name].find()
 
-    def target(self, name: str) -> ScaleTarget:
+    def target(self, name: str) -> scale_targets.ScaleTarget:
         found = self.find(name)
-        assert isinstance(found, ScaleTarget), found
+        assert isinstance(found, scale_targets.ScaleTarget), found
         return found
 
-    async def until_found(self, name: str) -> ScaleTarget:
-        await until(lambda: isinstance(self.find(name), ScaleTarget))
+    async def until_found(self, name: str) -> scale_targets.ScaleTarget:
+        await until(lambda: isinstance(self.find(name), scale_targets.ScaleTarget))
         return self.target(name)
 
     async def until_refused(self, name: str) -> str:
         await until(lambda: getattr(self.find(name), "known", False))
         found = self.find(name)
-        assert isinstance(found, Unfound)
+        assert isinstance(found, scale_targets.Unfound)
         return found.message
 
     # -- as data -------------------------------------------------------------------------------------------
@@ -137,7 +130,7 @@ class WatchedTargets:
             "problems": lambda count: len(self.faults.active()) == int(count),
             "readers": lambda count: readers() == int(count),
             "paused": lambda seconds, count: self.pauses.taken.count(float(seconds)) >= int(count),
-            "found": lambda name: isinstance(self.find(name), ScaleTarget),
+            "found": lambda name: isinstance(self.find(name), scale_targets.ScaleTarget),
             "refused": lambda name: getattr(self.find(name), "known", False),
         }
         if verb in acts:
@@ -164,8 +157,8 @@ class WatchedTargets:
         return ""
 
     @staticmethod
-    def text(found: ScaleTarget | Unfound) -> str:
-        if isinstance(found, Unfound):
+    def text(found: scale_targets.ScaleTarget | scale_targets.Unfound) -> str:
+        if isinstance(found, scale_targets.Unfound):
             return found.message
         counts = f"{found.replicas} replicas, {found.status_replicas} in the status"
         return ", ".join(filter(None, (counts, found.selector, found.manager, found.path)))
@@ -188,7 +181,7 @@ def asked(cluster: Cluster) -> list[str]:
     return [f"{request.verb} {request.resource}" for request in cluster.requests]
 
 
-async def read_scale(cluster: Cluster, target: ScaleTarget) -> JSON:
+async def read_scale(cluster: Cluster, target: scale_targets.ScaleTarget) -> JSON:
     async with aiohttp.ClientSession(cluster.url) as http, http.get(target.path) as response:
         scale: JSON = await response.json()
         return scale
@@ -240,7 +233,7 @@ async def test_what_is_kept_is_what_the_scale_says(
 
 @pytest.mark.looptime
 async def test_scales_that_are_read_share_a_rate_and_namespaces_take_turns() -> None:
-    turns = PollTurns(unconnected())
+    turns = scale_targets.PollTurns(unconnected())
     read: list[str] = []
 
     async def poll(namespace: str, name: str) -> None:
@@ -284,7 +277,7 @@ async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watche
     cluster.update(made)
     cluster.cut_watches()
     await watched.catalogue.refresh(force=True)
-    await until(lambda: isinstance(watched.find("w"), ScaleTarget))
+    await until(lambda: isinstance(watched.find("w"), scale_targets.ScaleTarget))
     assert watched.target("w").path.startswith("/apis/example.com/v2/")
 
 

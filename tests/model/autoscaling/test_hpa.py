@@ -5,22 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscaler,
-    MetricStatus,
-    MetricTarget,
-    Scale,
-    decode_scalar,
-    encode_scalar,
-)
+from adapter.model.autoscaling import hpa
 from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import Instant, Span
 
-_DECODER = msgspec.json.Decoder(HorizontalPodAutoscaler, dec_hook=decode_scalar)
+_DECODER = msgspec.json.Decoder(hpa.HorizontalPodAutoscaler, dec_hook=hpa.decode_scalar)
 
 
-def _target(value: object) -> MetricTarget:
-    return msgspec.convert({"type": "Value", "value": value}, MetricTarget, dec_hook=decode_scalar)
+def _target(value: object) -> hpa.MetricTarget:
+    return msgspec.convert({"type": "Value", "value": value}, hpa.MetricTarget, dec_hook=hpa.decode_scalar)
 
 
 def test_takes_null_and_unknown_fields() -> None:
@@ -55,25 +48,25 @@ def test_other_things_are_no_quantities(written: object) -> None:
     ("wanted", "written", "found"), [(Instant, "1970-01-01T00:00:01Z", 10**9), (Span, "1s", 10**9)]
 )
 def test_times(wanted: type, written: str, found: int) -> None:
-    assert decode_scalar(wanted, written) == found
+    assert hpa.decode_scalar(wanted, written) == found
     with pytest.raises(ValueError, match="expected"):
-        decode_scalar(wanted, 5)
+        hpa.decode_scalar(wanted, 5)
 
 
 def test_a_metric_that_failed_is_an_empty_entry() -> None:
-    assert msgspec.json.encode(MetricStatus(""), enc_hook=encode_scalar) == b'{"type":""}'
+    assert msgspec.json.encode(hpa.MetricStatus(""), enc_hook=hpa.encode_scalar) == b'{"type":""}'
 
 
 def test_writes_quantities_canonically() -> None:
-    target = MetricTarget(type="Value", value=read("1.5"))
+    target = hpa.MetricTarget(type="Value", value=read("1.5"))
 
-    assert msgspec.json.encode(target, enc_hook=encode_scalar) == b'{"type":"Value","value":"1500m"}'
+    assert msgspec.json.encode(target, enc_hook=hpa.encode_scalar) == b'{"type":"Value","value":"1500m"}'
 
 
 def test_counts_have_32_bits() -> None:
     with pytest.raises(msgspec.ValidationError, match="maxReplicas"):
         _DECODER.decode(b'{"spec": {"maxReplicas": 2147483648}}')
-    assert msgspec.convert({"spec": {"replicas": 2147483647}}, Scale).spec.replicas == 2147483647
+    assert msgspec.convert({"spec": {"replicas": 2147483647}}, hpa.Scale).spec.replicas == 2147483647
 
 
 _JSON = st.recursive(
@@ -86,7 +79,7 @@ _JSON = st.recursive(
 @given(_JSON, st.sampled_from([Quantity, Instant, Span]))
 def test_any_scalar_is_read_or_refused(written: Any, wanted: type) -> None:
     try:
-        found = decode_scalar(wanted, written)
+        found = hpa.decode_scalar(wanted, written)
     except ValueError:
         return
     assert isinstance(found, wanted)

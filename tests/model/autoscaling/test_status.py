@@ -5,13 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.autoscaling.hpa import (
-    Condition,
-    HorizontalPodAutoscalerStatus,
-    MetricSpec,
-    MetricStatus,
-    decode_scalar,
-)
+from adapter.model.autoscaling import hpa
 from adapter.model.autoscaling.status import (
     Conditions,
     describe_targets,
@@ -27,8 +21,8 @@ from tests.support.scaling import NOW
 BEFORE = Instant(5)
 
 
-def _condition(kind: str, status: str = "True", reason: str = "Old", message: str = "x") -> Condition:
-    return Condition(kind, status, reason, message, BEFORE)
+def _condition(kind: str, status: str = "True", reason: str = "Old", message: str = "x") -> hpa.Condition:
+    return hpa.Condition(kind, status, reason, message, BEFORE)
 
 
 def test_a_new_condition_goes_to_the_end() -> None:
@@ -38,7 +32,9 @@ def test_a_new_condition_goes_to_the_end() -> None:
 
     assert conditions.listed() == (
         _condition("A"),
-        Condition("AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size", NOW),
+        hpa.Condition(
+            "AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size", NOW
+        ),
     )
 
 
@@ -49,8 +45,8 @@ def test_time_moves_with_the_status_alone() -> None:
     conditions.set("B", holds=True, reason="New", message="y")
 
     assert conditions.listed() == (
-        Condition("A", "True", "New", "y", BEFORE),
-        Condition("B", "True", "New", "y", NOW),
+        hpa.Condition("A", "True", "New", "y", BEFORE),
+        hpa.Condition("B", "True", "New", "y", NOW),
         _condition("A", "False"),
     )
 
@@ -65,17 +61,19 @@ def test_removes_all_of_a_type() -> None:
 
 @pytest.mark.parametrize(("message", "own"), answers("autoscaling/status", "subjects"))
 def test_the_subject_of_a_message(message: str, own: str) -> None:
-    before = HorizontalPodAutoscalerStatus(current_replicas=2, conditions=(_condition("A", message=message),))
+    before = hpa.HorizontalPodAutoscalerStatus(
+        current_replicas=2, conditions=(_condition("A", message=message),)
+    )
 
     after = without_hpa(before)
 
-    assert after == HorizontalPodAutoscalerStatus(
+    assert after == hpa.HorizontalPodAutoscalerStatus(
         current_replicas=2, conditions=(_condition("A", message=own),)
     )
 
 
 def test_a_status_without_conditions_has_no_subject() -> None:
-    assert same_status(without_hpa(HorizontalPodAutoscalerStatus()), HorizontalPodAutoscalerStatus())
+    assert same_status(without_hpa(hpa.HorizontalPodAutoscalerStatus()), hpa.HorizontalPodAutoscalerStatus())
 
 
 def test_the_first_of_a_type_tells() -> None:
@@ -85,8 +83,8 @@ def test_the_first_of_a_type_tells() -> None:
     assert not holds(None, "A")
 
 
-def _status(document: dict[str, Any]) -> HorizontalPodAutoscalerStatus:
-    return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
+def _status(document: dict[str, Any]) -> hpa.HorizontalPodAutoscalerStatus:
+    return msgspec.convert(document, hpa.HorizontalPodAutoscalerStatus, dec_hook=hpa.decode_scalar)
 
 
 @pytest.mark.parametrize(("left", "right"), answers("autoscaling/status", "the same"))
@@ -127,14 +125,14 @@ def test_the_text_of_a_metric(kind: str, target: Any, current: Any, text: str) -
 
 @pytest.mark.parametrize(("metrics", "statuses", "text"), answers("autoscaling/status", "metrics"))
 def test_the_text_of_metrics(metrics: list[Any], statuses: list[Any], text: str) -> None:
-    specs = msgspec.convert(metrics, list[MetricSpec], dec_hook=decode_scalar)
-    found = msgspec.convert(statuses, list[MetricStatus], dec_hook=decode_scalar)
+    specs = msgspec.convert(metrics, list[hpa.MetricSpec], dec_hook=hpa.decode_scalar)
+    found = msgspec.convert(statuses, list[hpa.MetricStatus], dec_hook=hpa.decode_scalar)
     assert describe_targets(specs, found) == text
 
 
 @pytest.mark.parametrize(("kind", "target", "current", "value"), answers("autoscaling/status", "value"))
 def test_the_value_of_a_metric(kind: str, target: Any, current: Any, value: list[object]) -> None:
-    wanted = msgspec.convert(spec(kind, **target), MetricSpec, dec_hook=decode_scalar)
+    wanted = msgspec.convert(spec(kind, **target), hpa.MetricSpec, dec_hook=hpa.decode_scalar)
     measured = None if current is None else status(kind, **current)
-    found = msgspec.convert(measured, MetricStatus | None, dec_hook=decode_scalar)
+    found = msgspec.convert(measured, hpa.MetricStatus | None, dec_hook=hpa.decode_scalar)
     assert list(describe_value(wanted, found)) == value
