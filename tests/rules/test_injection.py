@@ -23,6 +23,7 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import Registry
+from tests.support.answers import answers
 from tests.support.world import compile_rule, compile_text
 
 PODS = GroupResource("", "pods")
@@ -36,36 +37,7 @@ TEMPLATES = {
         "by (<<index .GroupBySlice 0>>)"
     ),
 }
-HOSTILE = (
-    'label_replace(bank_balance{namespace="victim"},"pod","web-0","","") or app_x',
-    'x{namespace="victim"} or y',
-    "x offset 5m",
-    "x #",
-    "x\n",
-    'x{a="b"}#',
-    '"',
-    "'",
-    "`",
-    "\\",
-    "}",
-    "{",
-    "x}y",
-    'a",namespace="victim',
-    'a"} or z{b="c',
-    "a' or 'b",
-    "a|b",
-    ".*",
-    "<<.Series>>",
-    "fastpath_series_slot",
-    'fastpath_matchers_slot="1"',
-    "http.requests",
-    "app.kubernetes.io/name",
-    "a-b",
-    "a/b",
-    "\x1b[2J",
-    "é",
-    "",
-)
+HOSTILE = answers("rules/injection", "hostile")
 _WORDS = """
 a avg and atan2 bool bottomk by count end group group_left group_right ignoring inf nan NaN Inf limitk
 max min offset on or quantile start stddev step sum topk unless without anchored smoothed fill _ : a:b

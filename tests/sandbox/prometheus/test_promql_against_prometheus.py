@@ -76,15 +76,7 @@ def world() -> SeriesSet:
 
 
 QUERIES = (Path(__file__).parent / "queries.txt").read_text().splitlines()
-REFUSED = [
-    'timestamp({__name__=~"temp|requests_total",pod="pod-1"})',
-    "sum(",
-    "",
-    "rate(temp)",
-    "unknown(temp)",
-    '{pod=""}',
-    "sum(1)",
-]
+REFUSED = answers("prometheus/promql_against_prometheus", "refused")
 
 
 @pytest.fixture(scope="module")

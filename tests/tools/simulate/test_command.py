@@ -10,27 +10,12 @@ from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND,
 from fastpath_forecast.simulate import load as loads
 from fastpath_forecast.simulate.load import LoadSpan
 from fastpath_tools.loads import sources, wording
+from tests.support.answers import answers
 from tests.support.simulation import HPA
 from tests.support.verbs import Printed
 
 Run = Callable[..., Printed]
-FIGURES = [
-    "shortagePodSeconds",
-    "excessPodSeconds",
-    "podSeconds",
-    "needPodSeconds",
-    "shortSeconds",
-    "changes",
-    "maxReplicas",
-    "secondsAtMax",
-    "backlogMax",
-    "thetaU",
-    "thetaO",
-    "timeU",
-    "timeO",
-    "busySecondsEnded",
-    "busySecondsEndedIdle",
-]
+FIGURES = answers("simulate/command", "figures")
 
 
 def _json(printed: Printed) -> Any:
