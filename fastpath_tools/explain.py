@@ -21,7 +21,7 @@ from adapter.model.objects.apiservices import ServiceReference
 from adapter.model.visible import counted
 from fastpath_tools.live import cluster_options, impossible, reading, resizes, scaler_access
 from fastpath_tools.live.cluster import LiveCluster
-from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
+from fastpath_tools.live.cluster_options import ScalerServiceOptions
 from fastpath_tools.live.facts import TargetFacts, Unread, UnreadyPods
 
 _SHOWN = 10
@@ -54,12 +54,8 @@ _STARTING = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(ScalerServiceOptions):
-    namespace: str = option(
-        FlagType.TEXT,
-        NAMESPACE,
-        "Namespace of Fastpath: of the Lease and of the Pod.",
-        metavar="name",
-        group="Lease",
+    namespace: str = cluster_options.namespace_of_leases(
+        "Namespace of Fastpath: of the Lease and of the Pod."
     )
     last: int = option(
         FlagType.INT,

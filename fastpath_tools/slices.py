@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.cli import command_line
-from adapter.config.option_fields import Command, option
-from adapter.config.pflag import FlagType
+from adapter.config.option_fields import Command
 from adapter.errors import KubernetesError
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
@@ -17,7 +16,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
 from adapter.model.timestamps import SECOND
 from fastpath_tools import tables
 from fastpath_tools.live import cluster_options
-from fastpath_tools.live.cluster_options import NAMESPACE, KubeconfigOptions
+from fastpath_tools.live.cluster_options import KubeconfigOptions
 
 if TYPE_CHECKING:
     from adapter.kubernetes.client import KubernetesClient
@@ -28,16 +27,8 @@ NO_OWNER = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class SlicesOptions(KubeconfigOptions):
-    namespace: str = option(
-        FlagType.TEXT, NAMESPACE, "Namespace of the Leases.", metavar="name", group="Lease"
-    )
-    lease_name: str = option(
-        FlagType.TEXT,
-        "fastpath-scaler",
-        "What the names of the Leases of scalers begin with.",
-        metavar="name",
-        group="Lease",
-    )
+    namespace: str = cluster_options.namespace_of_leases("Namespace of the Leases.")
+    lease_name: str = cluster_options.lease_name()
     output: str = command_line.output("text", "json", help_="text, or json with each slice.")
 
 

@@ -89,6 +89,16 @@ AUTHORITIES = "fastpath-serving-ca"
 
 DEFAULT_GROUPS = "custom.metrics.k8s.io"
 
+lease_name = partial(
+    option,
+    FlagType.TEXT,
+    "fastpath-scaler",
+    "What the names of the Leases of scalers begin with.",
+    metavar="name",
+    group="Lease",
+)
+namespace_of_leases = partial(option, FlagType.TEXT, NAMESPACE, metavar="name", group="Lease")
+
 _service = partial(option, group="Service", metavar="name", check=checks.label)
 
 
@@ -160,12 +170,7 @@ class ScalerServiceOptions(ScalerAddressOptions, KubeconfigOptions):
     """An autoscaler, and the process that decides about it: its address, or the Lease that names its Pod."""
 
     autoscalers: tuple[str, ...] = arguments(are_autoscalers=True)
-    lease_name: str = _lease(
-        FlagType.TEXT,
-        "fastpath-scaler",
-        "What the names of the Leases of scalers begin with.",
-        metavar="name",
-    )
+    lease_name: str = lease_name()
     port: int = _lease(
         FlagType.INT,
         str(PORT),
