@@ -47,21 +47,7 @@ ENDPOINTS = {name: Endpoint(name, pod.ip, 9090) for name, pod in PODS.items()} |
     "a-again": Endpoint("a", PODS["b"].ip, 9090)
 }
 SCRAPES, KINDS = "fastpath_scrapes_total", ("success", "timeout", "decode", "unreachable")
-SERVICE_RULES = """
-externalRules:
-- seriesQuery: depth{queue!=""}
-  resources: {namespaced: false}
-  metricsQuery: QUERY
-  scrape: {service: {namespace: inference, name: gateway}, PORT}
-- seriesQuery: hits_total
-  resources: {namespaced: false}
-  name: {as: hits}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))
-  scrape: {service: {namespace: inference, name: gateway}, PORT}
-- seriesQuery: plain
-  resources: {namespaced: false}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
-"""
+SERVICE_RULES = (Path(__file__).parents[1] / "data" / "rules" / "gateway.yaml").read_text()
 
 
 def prometheus(settings: dict[str, Any], now: Callable[[], float]) -> Callable[[str], Outcome]:

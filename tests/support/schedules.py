@@ -1,35 +1,14 @@
 """Schedules for tests."""
 
+from pathlib import Path
 from typing import Any
 
 from adapter.bounds.schedule import documents
 from adapter.bounds.schedule.documents import FastPathSchedule
 
-EXAMPLE = """\
-apiVersion: fastpath.io/v1alpha1
-kind: FastPathSchedule
-metadata: {name: office, namespace: shop}
-spec:
-  targets: [{kind: HorizontalPodAutoscaler, name: web}, {kind: FastPathAutoscaler, name: api}]
-  timeZone: Europe/Berlin
-  ready: ByStart
-  windows:
-    - name: business
-      days: [Mon, Tue, Wed, Thu, Fri]
-      from: 08:00
-      to: "18:30"
-      minReplicas: 20
-      maxReplicas: 80
-    - name: month-end
-      cron: "0 22 28-31 * *"
-      for: 6h
-      minReplicas: 40
-    - name: sale
-      start: 2026-11-27T00:00
-      end: 2026-11-30T24:00
-      minReplicas: 60
-  except: [2026-12-25, 2026-12-26]
-"""
+_OFFICE = Path(__file__).parents[2] / "docs" / "examples" / "schedules" / "office.yaml"
+EXAMPLE = _OFFICE.read_text().replace('"08:00"', "08:00")
+"""The example of the guide, with a time without quotes."""
 
 
 def document(*windows: dict[str, Any], zone: Any = "Europe/Berlin", **spec: Any) -> dict[str, Any]:
