@@ -10,16 +10,7 @@ from dataclasses import dataclass
 
 import promql_parser as promql
 
-from adapter.config.rules_config import (
-    OnNaN,
-    OnWarnings,
-    ResourceRuleConfig,
-    ResourceRulesConfig,
-    ResourcesConfig,
-    RuleConfig,
-    RulesConfig,
-    fault_at,
-)
+from adapter.config import rules_config
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model import quantity
 from adapter.model.objects.resources import APIResource, Catalogue
@@ -49,7 +40,7 @@ class Rule(QueryRule):
     exists whether Prometheus has seen it or not.
     """
 
-    config: RuleConfig
+    config: rules_config.RuleConfig
     namer: MetricNamer
     converter: ResourceConverter
     age: QueryRule
@@ -61,7 +52,7 @@ class Rule(QueryRule):
         try:
             return quantity.milli_from_float(value)  # most values are numbers, and there are many
         except OverflowError:
-            return milli_of(value, nan_is_zero=self.config.on_nan is OnNaN.ZERO)
+            return milli_of(value, nan_is_zero=self.config.on_nan is rules_config.OnNaN.ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +88,7 @@ EMPTY = Ruleset()
 
 
 def compile_rules(
-    config: RulesConfig, catalogue: Catalogue, known: Ruleset = EMPTY
+    config: rules_config.RulesConfig, catalogue: Catalogue, known: Ruleset = EMPTY
 ) -> tuple[Ruleset, tuple[Fault, ...]]:
     """Return the usable rules and every fault of the others.
 
@@ -110,7 +101,7 @@ def compile_rules(
     faults: list[Fault] = []
     before = {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external}
 
-    def compiled(entry: RuleConfig, *, describes: bool) -> Rule | None:
+    def compiled(entry: rules_config.RuleConfig, *, describes: bool) -> Rule | None:
         rule = before.get((entry.source, entry.path))
         if rule is not None and rule.config == entry:
             return rule
@@ -130,7 +121,7 @@ def compile_rules(
 
 
 def _compile_rule(
-    config: RuleConfig,
+    config: rules_config.RuleConfig,
     catalogue: Catalogue,
     faults: list[Fault],
     *,
@@ -144,7 +135,9 @@ def _compile_rule(
     before = len(faults)
 
     def report(path: str, value: str, expected: str) -> None:
-        faults.append(fault_at(config, f"{config.path}.{path}", matchers.shorten(value), expected))
+        faults.append(
+            rules_config.fault_at(config, f"{config.path}.{path}", matchers.shorten(value), expected)
+        )
 
     converter = _compile_converter(config.resources, catalogue, report)
     query = _parse_query(config.metrics_query, key, report)
@@ -160,7 +153,7 @@ def _compile_rule(
             scraped = _compile_scraped_query(config, pod, query, key, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
-    accepts = config.on_warnings is OnWarnings.ACCEPT
+    accepts = config.on_warnings is rules_config.OnWarnings.ACCEPT
     age = QueryRule(config.path, _AGE, accepts)
     return Rule(config.path, query, accepts, config, namer, converter, age, scraped, named)
 
@@ -196,7 +189,7 @@ def _named_series(selector: str, report: Report) -> str:
 
 
 def _compile_scraped_query(
-    config: RuleConfig, pod: PodLabels | None, query: Template, key: str, report: Report
+    config: rules_config.RuleConfig, pod: PodLabels | None, query: Template, key: str, report: Report
 ) -> ScrapedQuery | None:
     """Return the query for one pod, or for all endpoints together; None after a report."""
     source = config.scrape.source if config.scrape is not None else None
@@ -222,7 +215,7 @@ def _parse_query(text: str, path: str, report: Report) -> Template | None:
 
 
 def _compile_converter(
-    config: ResourcesConfig, catalogue: Catalogue, report: Report
+    config: rules_config.ResourcesConfig, catalogue: Catalogue, report: Report
 ) -> ResourceConverter | None:
     """Return the converter of a rule, or None after a report."""
     label_template, pattern = None, None
@@ -253,7 +246,7 @@ def _compile_converter(
 
 
 def _compile_resource_rules(
-    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault]
+    config: rules_config.ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault]
 ) -> ResourceRules | None:
     cpu = _compile_resource_rule(config, "cpu", config.cpu, catalogue, faults)
     memory = _compile_resource_rule(config, "memory", config.memory, catalogue, faults)
@@ -264,22 +257,25 @@ _COUNTER = "sum(rate(process_cpu_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.
 """What Prometheus' client libraries expose of their process. The window is that of `scrape`."""
 
 
-_PLAIN = ResourcesConfig("<<.Resource>>")
+_PLAIN = rules_config.ResourcesConfig("<<.Resource>>")
 """The labels of a scraped usage whose rule names none: a scrape belongs to its pod, whatever these are."""
 
 
 def _compile_usage(
-    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault], known: UsageEntry | None
+    config: rules_config.ResourceRulesConfig,
+    catalogue: Catalogue,
+    faults: list[Fault],
+    known: UsageEntry | None,
 ) -> UsageEntry | None:
     """Return the rule by which pods are scraped for their CPU, None without one and after a fault."""
     scraped = config.cpu
     if scraped.scrape is None:
         return None
-    rule = RuleConfig(
+    rule = rules_config.RuleConfig(
         f"{config.path}.cpu.scrape",
         config.source,
         config.line,
-        resources=_PLAIN if scraped.resources == ResourcesConfig() else scraped.resources,
+        resources=_PLAIN if scraped.resources == rules_config.ResourcesConfig() else scraped.resources,
         metrics_query=scraped.scrape.query or _COUNTER,
         scrape=scraped.scrape.scrape,
         lines=config.lines,
@@ -287,7 +283,7 @@ def _compile_usage(
     if "<<.Series>>" in rule.metrics_query.replace(" ", ""):
         expected = "expected the name of a series: <<.Series>> stands for none here"
         text = matchers.shorten(rule.metrics_query)
-        faults.append(fault_at(rule, f"{rule.path}.query", text, expected))
+        faults.append(rules_config.fault_at(rule, f"{rule.path}.query", text, expected))
         return None
     compiled = known.rule if known is not None and known.rule.config == rule else None
     compiled = compiled or _compile_rule(rule, catalogue, faults, key="query")
@@ -295,9 +291,9 @@ def _compile_usage(
 
 
 def _compile_resource_rule(
-    whole: ResourceRulesConfig,
+    whole: rules_config.ResourceRulesConfig,
     kind: str,
-    config: ResourceRuleConfig,
+    config: rules_config.ResourceRuleConfig,
     catalogue: Catalogue,
     faults: list[Fault],
 ) -> tuple[ResourceQuery, ResourceQuery] | None:
@@ -305,14 +301,14 @@ def _compile_resource_rule(
     place = f"{whole.path}.{kind}"
 
     def report(below: str, value: str, expected: str) -> None:
-        faults.append(fault_at(whole, f"{place}.{below}", matchers.shorten(value), expected))
+        faults.append(rules_config.fault_at(whole, f"{place}.{below}", matchers.shorten(value), expected))
 
     converter = _compile_converter(config.resources, catalogue, report)
     containers = _parse_query(config.container_query, "containerQuery", report)
     nodes = _parse_query(config.node_query, "nodeQuery", report)
     if converter is None or containers is None or nodes is None:
         return None
-    accepts = whole.on_warnings is OnWarnings.ACCEPT
+    accepts = whole.on_warnings is rules_config.OnWarnings.ACCEPT
 
     def compiled(key: str, query: Template, label: str | None) -> ResourceQuery:
         path = f"{place}.{key}"

@@ -8,18 +8,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from adapter.autoscaler.decide import observation as observations
-from adapter.autoscaler.decide.observation import (
-    ExternalReading,
-    Observation,
-    PodsReading,
-    Reading,
-    Unavailable,
-)
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.objects.pods import PodFacts
 
 
-def demand_of(metrics: Sequence[MetricSpec], seen: Observation) -> float:
+def demand_of(metrics: Sequence[MetricSpec], seen: observations.Observation) -> float:
     """Return the demand in pods, NaN if one of the metrics has no value."""
     if len(metrics) != len(seen.readings) or not metrics:
         return math.nan
@@ -27,16 +20,16 @@ def demand_of(metrics: Sequence[MetricSpec], seen: Observation) -> float:
     return math.nan if any(map(math.isnan, needs)) else max(needs)
 
 
-def _need(metric: MetricSpec, given: Reading, seen: Observation) -> float:
+def _need(metric: MetricSpec, given: observations.Reading, seen: observations.Observation) -> float:
     reading = observations.usual_way(given)
-    if isinstance(reading, Unavailable):
+    if isinstance(reading, observations.Unavailable):
         return math.nan
-    if isinstance(reading, PodsReading):
+    if isinstance(reading, observations.PodsReading):
         return _need_of_pods(metric, reading, seen.pods)
     source = metric.object or metric.external
     if source is None:
         return math.nan
-    total = sum(reading.values) if isinstance(reading, ExternalReading) else reading.value
+    total = sum(reading.values) if isinstance(reading, observations.ExternalReading) else reading.value
     target, ready = source.target, reading.ready_then
     if target.average_value is not None:
         return _share(total, target.average_value.milli)
@@ -47,7 +40,7 @@ def _need(metric: MetricSpec, given: Reading, seen: Observation) -> float:
     return _share(total * ready, target.value.milli)
 
 
-def _need_of_pods(metric: MetricSpec, reading: PodsReading, pods: Sequence[PodFacts]) -> float:
+def _need_of_pods(metric: MetricSpec, reading: observations.PodsReading, pods: Sequence[PodFacts]) -> float:
     values: Mapping[str, int] = reading.values
     if reading.left_out or len(values) != len(pods):
         # those of the known pods, with those that a decision leaves out

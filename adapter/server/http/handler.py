@@ -30,13 +30,6 @@ from adapter.server.health import Health
 from adapter.server.http import endpoints, negotiation
 from adapter.server.http.access_log import AccessLog
 from adapter.server.http.budgets import ANSWERS_BYTES, SMALL_ANSWER, Charge, ResponseBudget
-from adapter.server.http.endpoints import (
-    LONGEST_KEY,
-    AskUsages,
-    MetricsEndpoint,
-    ResponseCache,
-    ShowAutoscalers,
-)
 from adapter.server.http.requests import HTTPRequest
 from adapter.server.http.responses import EncodedResponse, Later, Response
 from adapter.telemetry import logs, metrics
@@ -88,9 +81,9 @@ class Handler:
         own_metrics: metrics.Monitoring,
         clock: Clock,
         limits: HandlerLimits = HandlerLimits(),
-        ask_usages: AskUsages | None = None,
+        ask_usages: endpoints.AskUsages | None = None,
         access_log: AccessLog | None = None,
-        show_autoscalers: ShowAutoscalers | None = None,
+        show_autoscalers: endpoints.ShowAutoscalers | None = None,
     ) -> None:
         """Without `ask_usages` there is no ``metrics.k8s.io``; a scaler has `show_autoscalers`."""
         self.stopping = False
@@ -107,10 +100,12 @@ class Handler:
         )
         self._doorkeeper = Doorkeeper(_TARGETS_AWAITED)
         self._routed = documents.served
-        self._cache = ResponseCache(lambda: provider.generation, clock, own_metrics, limits.kept_bytes)
+        self._cache = endpoints.ResponseCache(
+            lambda: provider.generation, clock, own_metrics, limits.kept_bytes
+        )
         self._budget = ResponseBudget(limits.answers_bytes, clock.monotonic)
         own_metrics.response_bytes.set_function(lambda: self._budget.used)
-        self._metrics = MetricsEndpoint(
+        self._metrics = endpoints.MetricsEndpoint(
             provider,
             ask_usages,
             self._cache,
@@ -302,7 +297,7 @@ class Handler:
         request = route.request
         # else the target may mean something else next time
         is_settled = request is None or request.form != "object" or route.resource
-        may_be_kept = is_settled and user is not ANONYMOUS and len(target) <= LONGEST_KEY
+        may_be_kept = is_settled and user is not ANONYMOUS and len(target) <= endpoints.LONGEST_KEY
         if route.error is None and may_be_kept and self._doorkeeper.admits(target):
             route.weight = routing.weigh(target)
             self._routes[target] = route
