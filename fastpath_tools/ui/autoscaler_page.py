@@ -52,11 +52,7 @@ def render(templates: Templates, reading: AutoscalerReading, query: Query) -> Co
         "axis": {"axis": axis.draw(view, query.get("span", "")), "view": view, "spans": spans},
         "chain": {"chains": [_block(*chain, why.cause) for chain in hops_by_metric(view, examination)]},
         "ladder": {"last": view.last, "steps": () if view.last is None else view.last.trace[:_STEPS]},
-        "metrics": {
-            "metrics": view.metrics,
-            "unknown": sentence.UNKNOWN,
-            "values": sentence.values,
-        },
+        "metrics": {"metrics": view.metrics, "words": sentence},
         "writers": {"view": view, "hop": sentence.target_hop(examination), "clock": sentence.clock},
         "ahead": {"bounds": view.ahead},
         "try": _try(reading, query),

@@ -91,13 +91,12 @@ def short(metric: MetricView) -> str:
 
 def values(metric: MetricView) -> tuple[str, str]:
     """Return current value and target in one unit: 9.06 and 10, 1.2 GiB and 2 GiB, 63% and 70%."""
-    unit, size = "", 1.0
     try:
         target = parse_quantity(metric.target).approximate()
     except ValueError:  # a share of requests
         return metric.current, metric.target
-    if metric.target.endswith("i"):
-        unit, size = [each for each in _BINARY if each[1] <= max(target, 1.0)][-1]
+    units = _BINARY if metric.target.endswith("i") else _BINARY[:1]
+    unit, size = [unit for unit in units if unit[1] <= max(target, 1.0)][-1]
     current = metric.current
     if current not in {"", UNKNOWN}:
         current = _figure(parse_quantity(current).approximate() / size, unit)
