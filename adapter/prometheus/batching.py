@@ -54,6 +54,10 @@ _log = logging.getLogger(__name__)
 MERGE_PAUSE = 60.0
 """For this many seconds after a merged query failed, the requests of its rule are sent separately."""
 
+TOGETHER = 20
+"""So many requests are sent separately at a time. If none of them is answered in time the others fail too:
+a Prometheus that is too slow for one query would get thousands in its place."""
+
 RECENT_SECONDS = 30.0
 """A request is expected again for this long: two periods of a HorizontalPodAutoscaler."""
 
@@ -325,7 +329,15 @@ class Batch:
         return results
 
     async def _execute_separately(self) -> None:
-        await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
+        requests = list(self.inflight.items())
+        for begin in range(0, len(requests), TOGETHER):
+            some = requests[begin : begin + TOGETHER]
+            await asyncio.gather(*(self.execute_one(*request) for request in some))
+            failures = [late for _, future in some if (late := _find_timeout(future)) is not None]
+            if len(failures) == len(some):
+                for _, future in requests[begin + TOGETHER :]:
+                    fail(future, failures[0])
+                return
 
     async def _resolve(
         self,
@@ -361,6 +373,12 @@ class Batch:
 def fail(future: asyncio.Future[Any], failure: PrometheusError) -> None:
     if not future.done():
         future.set_exception(failure)
+
+
+def _find_timeout(future: RequestFuture) -> PrometheusError | None:
+    """Return the failure of a request that was not answered in time, None for any other outcome."""
+    failure = None if future.cancelled() or not future.done() else future.exception()
+    return failure if isinstance(failure, PrometheusError) and failure.kind == "timeout" else None
 
 
 def _is_merged(planned: Sequence[PlannedQuery]) -> bool:
