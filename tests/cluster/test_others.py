@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adapter.model.timestamps import read_nanoseconds, read_span
 from tests.chart import charts
 from tests.cluster.site import CPU, DEPLOY, HERE, OURS, TOP, Site, Watch
 from tests.e2e.helm import Helm
@@ -14,17 +15,16 @@ from tests.support import rendered
 from tests.support.rendered import JSON, ROOT
 from tests.support.waiting import running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.integration, pytest.mark.timeout(600)]
 
 HELM = (ROOT / "docs" / "guides" / "helm.md").read_text()
+USAGES = "/apis/metrics.k8s.io/{}/namespaces/shop/pods?labelSelector=app%3Dburner"
 VERSIONS = ("v1.metrics.k8s.io", "v1beta1.metrics.k8s.io")
 
 
 async def usages(site: Site, version: str) -> dict[str, tuple[float, float]]:
     """Return cores and MiB of the workload's pods, as one version of the API has them."""
-    items = (
-        await site.raw(f"/apis/metrics.k8s.io/{version}/namespaces/shop/pods?labelSelector=app%3Dburner")
-    )["items"]
+    items = (await site.raw(USAGES.format(version)))["items"]
     usage = {each["metadata"]["name"]: each["containers"][0]["usage"] for each in items}
     return {name: (number(each["cpu"]), number(each["memory"]) / 2**20) for name, each in usage.items()}
 
@@ -55,12 +55,29 @@ async def test_metrics_server_is_replaced(site: Site) -> None:
         assert all(0.7 < one / other < 1.4 for one, other in pairs), pairs
         return True
 
+    async def counts() -> bool:
+        """Tell whether the HPA controller counts our values, not those of before a pod was Ready."""
+        ready = {
+            pod["metadata"]["name"]: read_nanoseconds(condition["lastTransitionTime"])
+            for pod in (await site.get("pods", "-l", "app=burner"))["items"]
+            for condition in pod["status"]["conditions"]
+            if condition["type"] == "Ready"
+        }
+        items = (await site.raw(USAGES.format("v1")))["items"]
+        begun = [
+            (each["metadata"]["name"], read_nanoseconds(each["timestamp"]), each["window"]) for each in items
+        ]
+        return len(begun) == len(ready) and all(
+            at - read_span(window) > ready[name] for name, at, window in begun
+        )
+
     *lines, last = [line for line in rendered.commands(DEPLOY, TOP) if "apply" in line or "--raw" in line]
     async with running(watch.run()):
         for line in lines:
             await site.shell.paste(line)
         assert await site.backend("v1beta1.metrics.k8s.io") == "monitoring/metrics-server"
         await site.until(agree, 60)
+        await site.until(counts, 300)
         await site.shell.paste(last)
         assert await site.backend("v1beta1.metrics.k8s.io") == "fastpath/fastpath"
         await site.kubectl("delete", "deployment/metrics-server", "-n", "monitoring")
