@@ -55,8 +55,8 @@ MERGE_PAUSE = 60.0
 """For this many seconds after a merged query failed, the requests of its rule are sent separately."""
 
 TOGETHER = 20
-"""So many requests are sent separately at a time. If none of them is answered in time the others fail too:
-a Prometheus that is too slow for one query would get thousands in its place."""
+"""So many requests are sent separately at a time. If none of them is answered in time, the others fail too.
+Else a Prometheus that is too slow for one query would get thousands in its place."""
 
 RECENT_SECONDS = 30.0
 """A request is expected again for this long: two periods of a HorizontalPodAutoscaler."""

@@ -83,7 +83,7 @@ USAGE = 16 * (180 + comparing.BEYOND) / history.STEP + 700
 
 
 PAST_HOUR = 2048
-"""The changes of the last hour of an autoscaler, on average: `tests/autoscaler/test_past_hour.py`."""
+"""The changes of the last hour of an autoscaler, on average, as `--autoscaler-history` states it."""
 
 
 @dataclass(frozen=True, slots=True)
